@@ -30,13 +30,13 @@ pub struct Args {
 pub enum Command {
     /// Prints the topology of this machine, or of a described one, without a cluster.
     Topology(TopologyArgs),
-    /// Probes with hwloc for the agent; request and answer are JSON on standard input and output.
+    /// Probes with hwloc for the agent; request and response are JSON on standard input and output.
     #[command(name = crate::hardware::PROBE_HWLOC, hide = true)]
     ProbeHwloc,
-    /// Probes with OpenCL for the agent; the answer is JSON on standard output.
+    /// Probes with OpenCL for the agent; the response is JSON on standard output.
     #[command(name = crate::hardware::PROBE_OPENCL, hide = true)]
     ProbeOpencl,
-    /// Tries NVIDIA's library for the agent; request and answer are JSON on standard input and output.
+    /// Tries NVML for the agent; request and response are JSON on standard input and output.
     #[command(name = crate::hardware::PROBE_NVML, hide = true)]
     ProbeNvml,
 }

@@ -1,4 +1,4 @@
-//! The agent's loop: reads descriptions, Nodes and NodeTopologies, and writes the differences.
+//! The agent's controller: publishes the topology of each described node whose Node exists.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -13,18 +13,18 @@ use kube::{
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    agent::{AT_ONCE, Agent, Caches},
+    agent::{Agent, Caches, MAX_CONCURRENT},
     events::{descriptions, node_events, topology_events},
     failure::Failure,
     problems::Problems,
-    publish::{Outcome, Wanted, publish},
+    publish::{DesiredState, Outcome, publish},
     roster::{NodeMeta, Task},
     source::Source,
 };
 
-/// Publishes what `source` reads, and keeps it published. Never returns.
+/// Publishes the topologies of `source`, and repairs them after changes by others. Never returns.
 ///
-/// `problems` are those of the first reading, which the roster already has.
+/// `problems` are those of the first reading, which the roster already contains.
 pub async fn run(
     client: Client,
     agent: Arc<Agent>,
@@ -35,23 +35,23 @@ pub async fn run(
     let names = stream::select_all([
         node_events(client.clone(), caches.nodes, Arc::clone(&agent)).boxed(),
         topology_events(client, caches.topologies, Arc::clone(&agent)).boxed(),
-        descriptions(source, problems, caches.questions, caches.held, Arc::clone(&agent)).boxed(),
+        descriptions(source, problems, caches.requests, caches.published, Arc::clone(&agent)).boxed(),
         agent.allocations.changes().boxed(),
     ]);
     let queue =
         names.flat_map(stream::iter).map(|name| Ok::<_, Infallible>(ObjectRef::<NodeMeta>::new(&name)));
     let nodes = agent.roster.nodes();
-    let config = controller::Config::default().concurrency(AT_ONCE);
+    let config = controller::Config::default().concurrency(MAX_CONCURRENT);
     let reconcile = |node, agent| Box::pin(reconcile(node, agent));
     let retry = |node: Arc<NodeMeta>, failure: &Failure, agent: Arc<Agent>| retry(&node, failure, &agent);
     let published = applier(reconcile, retry, agent, nodes, queue, config);
     published
         .for_each(|outcome| async move {
-            // A described node without a Node is not found here: it waits. Failures are logged by `retry`.
+            // A described node without a Node is not found here, and waits for it. `retry` logs failures.
             if let Err(error @ (controller::Error::QueueError(_) | controller::Error::RunnerError(_))) =
                 outcome
             {
-                error!("the queue of nodes is broken: {error}");
+                error!("the workqueue of nodes failed: {error}");
             }
         })
         .await;
@@ -64,8 +64,8 @@ async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Fai
     if agent.cache.wait_until_ready().await.is_err() {
         return Ok(Action::await_change()); // the agent is stopping
     }
-    for knows in [&agent.heard, &agent.uses_drivers] {
-        if knows.subscribe().wait_for(|knows| *knows).await.is_err() {
+    for is_done in [&agent.is_restored, &agent.drivers_applied] {
+        if is_done.subscribe().wait_for(|is_done| *is_done).await.is_err() {
             return Ok(Action::await_change()); // the agent is stopping
         }
     }
@@ -73,27 +73,27 @@ async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Fai
         return Ok(Action::await_change());
     };
     let allocations = agent.allocations.of(&name);
-    let allocations = allocations.as_ref().map(|known| known.list.as_slice());
+    let allocations = allocations.as_ref().map(|current| current.list.as_slice());
     let release = agent.release(&name);
     let release = release.as_ref();
-    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations, release };
+    let desired = DesiredState { node: &name, uid: &uid, spec: spec.as_deref(), allocations, release };
     let cached = agent.cache.get(&ObjectRef::new(&name));
-    if cached.is_some_and(|cached| wanted.is_held_by(&cached)) {
+    if cached.is_some_and(|cached| desired.matches(&cached)) {
         agent.roster.published(&name, &uid, spec.as_ref(), false);
         return Ok(Action::await_change());
     }
-    if let Some(patience) = agent.roster.patience(&name, &uid) {
-        return Ok(Action::requeue(patience));
+    if let Some(repair_delay) = agent.roster.repair_delay(&name, &uid) {
+        return Ok(Action::requeue(repair_delay));
     }
-    let outcome = publish(&agent.topologies, wanted).await?;
+    let outcome = publish(&agent.topologies, desired).await?;
     agent.roster.published(&name, &uid, spec.as_ref(), outcome == Outcome::Written);
     match outcome {
         Outcome::Written => {
             let devices =
-                spec.map_or_else(|| "none, it is not described any more".into(), |spec| spec.summary());
-            info!(node = name, devices, "published its topology");
+                spec.map_or_else(|| "none, its description was removed".into(), |spec| spec.summary());
+            info!(node = name, devices, "published the NodeTopology");
         }
-        Outcome::Unchanged => debug!(node = name, "its topology is published already"),
+        Outcome::Unchanged => debug!(node = name, "the NodeTopology is up to date"),
     }
     Ok(Action::await_change())
 }
@@ -102,7 +102,7 @@ fn retry(node: &NodeMeta, failure: &Failure, agent: &Agent) -> Action {
     let name = node.name_any();
     let failures = agent.roster.failed(&name);
     agent.metrics.count_publish_error(failure.reason());
-    let again = failure.retry_after(failures);
-    warn!(node = name, failures, "cannot publish its topology, next attempt in {again:?}: {failure}");
-    Action::requeue(again)
+    let delay = failure.retry_after(failures);
+    warn!(node = name, failures, "cannot publish the NodeTopology, retrying in {delay:?}: {failure}");
+    Action::requeue(delay)
 }

@@ -1,8 +1,7 @@
 //! A device plugin of the kubelet for the NUMA domains of the node, the resources of pools with unit `NumaDomain`.
 //!
-//! Each domain is a resource `cairn.dev/numa-N`, and each of its devices has a topology hint. For a pod that requests a
-//! device, the kubelet's topology manager makes the CPU and memory managers choose CPUs and memory of the domain. The plugin
-//! itself restricts nothing.
+//! Each domain is a resource `cairn.dev/numa-N` whose devices have a topology hint. For a pod that requests a device,
+//! the kubelet's topology manager aligns CPUs and memory with the domain. The plugin itself restricts nothing.
 
 mod domains;
 mod registration;
@@ -28,9 +27,9 @@ use server::{Endpoint, Identity, Offer};
 /// The `collector` label of this module's metrics.
 pub const COLLECTOR: &str = "device_plugin";
 /// How often the topology and the kubelet's socket are checked.
-pub const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long a kubelet may take to watch the devices that it registered.
-const WATCHED_WITHIN: Duration = Duration::from_secs(10);
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The timeout of the kubelet's `ListAndWatch` call after a registration.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The resources of all domains of the node. Dropping it removes their sockets.
 #[derive(Debug)]
@@ -39,8 +38,8 @@ pub struct Plugin {
     folder: PathBuf,
     /// The number of devices of each domain.
     slots: u32,
-    watched_within: Duration,
-    /// By number of the domain. A domain that is no longer in the topology stays, with unhealthy devices.
+    watch_timeout: Duration,
+    /// By number of the domain. A domain that left the topology is kept with unhealthy devices.
     resources: BTreeMap<u32, Resource>,
 }
 
@@ -48,18 +47,18 @@ pub struct Plugin {
 #[derive(Debug)]
 struct Resource {
     domain: Domain,
-    /// Absent until its socket could be created.
+    /// `None` until its socket is created.
     endpoint: Option<Endpoint>,
     /// The kubelet that accepted the last registration, and when.
     registered: Option<(Identity, Instant)>,
 }
 
-/// Whether the kubelet offers the resources.
+/// The state of the registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// It watches the devices of all.
+    /// The kubelet watches the devices of all resources.
     Offered,
-    /// It accepted the registrations a moment ago.
+    /// The kubelet accepted the registrations, and may still start to watch.
     Registered,
 }
 
@@ -67,11 +66,11 @@ impl Plugin {
     /// Serves `slots` devices for each domain to the kubelet that listens in `folder`.
     pub fn new(folder: impl Into<PathBuf>, slots: u32) -> Self {
         let resources = BTreeMap::new();
-        Self { folder: folder.into(), slots, watched_within: WATCHED_WITHIN, resources }
+        Self { folder: folder.into(), slots, watch_timeout: WATCH_TIMEOUT, resources }
     }
 
-    /// Follows the topology and the kubelet, checking them at an interval of `every`. Never returns.
-    pub async fn keep(
+    /// Checks the topology and the kubelet at an interval of `every`. Never returns.
+    pub async fn run(
         mut self,
         topology: impl Fn() -> Option<Arc<NodeTopologySpec>>,
         metrics: &Metrics,
@@ -82,11 +81,11 @@ impl Plugin {
         loop {
             ticks.tick().await;
             if let Some(spec) = topology() {
-                self.take(&Domain::of(&spec));
+                self.set_domains(&Domain::of(&spec));
             }
             if self.resources.is_empty() {
-                let words = "the topology has no NUMA domain";
-                metrics.tell_collector(COLLECTOR, CollectorState::Absent, words);
+                let message = "the topology has no NUMA domain";
+                metrics.tell_collector(COLLECTOR, CollectorState::Absent, message);
                 continue;
             }
             match self.register_all().await {
@@ -99,8 +98,8 @@ impl Plugin {
         }
     }
 
-    /// Takes over the domains of the current topology.
-    fn take(&mut self, found: &BTreeMap<u32, Domain>) {
+    /// Sets the domains of the current topology.
+    fn set_domains(&mut self, found: &BTreeMap<u32, Domain>) {
         for (number, resource) in &mut self.resources {
             let gone = Domain { is_healthy: false, ..resource.domain };
             resource.domain = *found.get(number).unwrap_or(&gone);
@@ -113,11 +112,11 @@ impl Plugin {
         }
     }
 
-    /// Registers each resource that the kubelet does not know; the first error, after all were tried.
+    /// Registers each resource that the kubelet does not watch. Tries all, and returns the first error.
     async fn register_all(&mut self) -> Result<Progress, PluginError> {
         let mut result = Ok(Progress::Offered);
         for resource in self.resources.values_mut() {
-            match resource.register(&self.folder, self.slots, self.watched_within).await {
+            match resource.register(&self.folder, self.slots, self.watch_timeout).await {
                 Ok(Progress::Offered) => {}
                 Ok(Progress::Registered) => result = result.map(|_| Progress::Registered),
                 Err(error) => result = result.and(Err(error)),
@@ -126,32 +125,32 @@ impl Plugin {
         result
     }
 
-    /// What the kubelet offers, for the collectors page.
+    /// The offered resources, for the collectors page.
     fn summary(&self) -> String {
         let of = |healthy: bool| {
-            let some = self.resources.values().filter(|resource| resource.domain.is_healthy == healthy);
-            some.map(|resource| resource.domain.resource()).collect::<Vec<_>>().join(", ")
+            let resources = self.resources.values().filter(|resource| resource.domain.is_healthy == healthy);
+            resources.map(|resource| resource.domain.resource()).collect::<Vec<_>>().join(", ")
         };
         let (healthy, lost, slots) = (of(true), of(false), self.slots);
-        let mut words =
+        let mut message =
             format!("the kubelet at {} offers {healthy} with {slots} devices each", self.folder.display());
         if !lost.is_empty() {
-            words = format!("{words}; the domains of {lost} are lost, and their devices unhealthy");
+            message = format!("{message}; the domains of {lost} are lost, and their devices unhealthy");
         }
-        words
+        message
     }
 }
 
 impl Resource {
-    /// Makes the kubelet offer this resource, after its restart or a failure as well.
+    /// Registers this resource unless the kubelet watches it. Registers again after a kubelet restart or a failure.
     async fn register(
         &mut self,
         folder: &Path,
         slots: u32,
-        watched_within: Duration,
+        watch_timeout: Duration,
     ) -> Result<Progress, PluginError> {
         let path = folder.join(KUBELET);
-        // a restarted kubelet has a socket of its own, and has removed those of plugins
+        // A kubelet removes all sockets of the folder when it starts, and creates its own.
         let kubelet = Identity::of(&path).map_err(|error| PluginError::of_file(path, error))?;
         if self.endpoint.take_if(|endpoint| !endpoint.listens()).is_some() {
             self.registered = None;
@@ -163,12 +162,12 @@ impl Resource {
             let bound = Endpoint::bind(socket.clone(), Offer { domain: self.domain, slots });
             self.endpoint.insert(bound.map_err(|error| PluginError::of_file(socket, error))?)
         };
-        let known = self.registered.filter(|(with, _)| *with == kubelet);
-        if let Some((_, at)) = known {
+        let last = self.registered.filter(|(with, _)| *with == kubelet);
+        if let Some((_, at)) = last {
             if endpoint.is_watched() {
                 return Ok(Progress::Offered);
             }
-            if at.elapsed() < watched_within {
+            if at.elapsed() < watch_timeout {
                 return Ok(Progress::Registered);
             }
         }
@@ -176,7 +175,7 @@ impl Resource {
         let resource = self.domain.resource();
         register(folder, self.domain.socket(), resource.clone()).await?;
         self.registered = Some((kubelet, Instant::now()));
-        if known.is_some() { Err(PluginError::Unwatched(resource)) } else { Ok(Progress::Registered) }
+        if last.is_some() { Err(PluginError::Unwatched(resource)) } else { Ok(Progress::Registered) }
     }
 }
 

@@ -19,9 +19,9 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::agent::{Agent, Held, LABEL_KNOWN_WITHIN, LOOK_EVERY, Question, ask};
+use crate::agent::{Agent, LABEL_TIMEOUT, POLL_INTERVAL, PublishedSpec, ReadingsRequest, with_source};
 use crate::{
-    failure::watch_words,
+    failure::watch_message,
     problems::Problems,
     roster::{NodeMeta, Task},
     source::{Drivers, Reading, Source},
@@ -35,7 +35,7 @@ pub(crate) fn node_events(
 ) -> impl Stream<Item = Vec<String>> + Send {
     let events = watcher(Api::<NodeMeta>::all(client), agent.watched.clone())
         .default_backoff()
-        // Only the identity and one label are kept of the Nodes of a large cluster.
+        // To limit memory in large clusters, only the identity and one label of a Node are cached.
         .modify(|node: &mut NodeMeta| {
             let all = std::mem::take(&mut node.metadata);
             let ObjectMeta { name, uid, resource_version, mut labels, .. } = all;
@@ -50,7 +50,7 @@ pub(crate) fn node_events(
             Event::Apply(node) => {
                 let name = node.name_any();
                 agent.roster.appeared(&name);
-                agent.tell_drivers(Some(&node));
+                agent.set_drivers(Some(&node));
                 vec![name]
             }
             Event::Delete(_) => {
@@ -61,7 +61,7 @@ pub(crate) fn node_events(
                 agent.nodes_known.store(true, Ordering::Relaxed);
                 let own = agent.own.as_ref().map(|own| ObjectRef::new(own));
                 let own = own.and_then(|own| agent.roster.nodes().get(&own));
-                agent.tell_drivers(own.as_deref());
+                agent.set_drivers(own.as_deref());
                 agent.log_waiting_nodes();
                 agent.roster.names()
             }
@@ -72,7 +72,7 @@ pub(crate) fn node_events(
     })
 }
 
-/// The names of the nodes whose NodeTopology changed or was deleted, or may have been during a gap of the watch.
+/// The names of the nodes whose NodeTopology changed or was deleted; after a relist, of all nodes.
 pub(crate) fn topology_events(
     client: Client,
     writer: Writer<NodeTopology>,
@@ -84,7 +84,7 @@ pub(crate) fn topology_events(
         .modify(move |topology: &mut NodeTopology| {
             topology.metadata.managed_fields = None;
             topology.metadata.annotations = None;
-            // Nodes of other agents are ignored; one that is described here later is read again.
+            // The topologies of other agents' nodes are not needed: a later description triggers another read.
             if served.own.is_none() && served.roster.task(&topology.name_any()) == Task::None {
                 topology.spec = crds::NodeTopologySpec::default();
                 topology.status = None;
@@ -96,16 +96,16 @@ pub(crate) fn topology_events(
         Event::Apply(topology) => vec![topology.name_any()],
         Event::Delete(topology) => {
             if agent.own.is_some() {
-                agent.tell(None);
+                agent.send_published(None);
             }
             vec![topology.name_any()]
         }
         Event::InitDone => {
-            let held = |own: &String| Some(agent.cache.get(&ObjectRef::new(own))?.spec.clone());
-            if let Some(held) = agent.own.as_ref().map(held)
-                && (is_first || held.is_none())
+            let published = |own: &String| Some(agent.cache.get(&ObjectRef::new(own))?.spec.clone());
+            if let Some(published) = agent.own.as_ref().map(published)
+                && (is_first || published.is_none())
             {
-                agent.tell(held);
+                agent.send_published(published);
             }
             is_first = false;
             agent.roster.names()
@@ -114,55 +114,55 @@ pub(crate) fn topology_events(
     })
 }
 
-/// The events of a watch that recovers by itself; each error is logged.
+/// The events of a watch that recovers by itself. Errors are logged and dropped.
 fn log_errors<K: Resource + Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     kind: &'static str,
 ) -> impl Stream<Item = Event<K>> + Send {
     events.filter_map(move |event| async move {
         event
-            .inspect_err(|error| warn!("watching {kind} failed, trying again: {}", watch_words(error, kind)))
+            .inspect_err(|error| warn!("watching {kind} failed, retrying: {}", watch_message(error, kind)))
             .ok()
     })
 }
 
-/// The names of the nodes whose description changed, confirmed by a second probe; serves scrapes in between.
+/// The names of the nodes whose description changed, confirmed by a second probe. Serves scrapes between probes.
 pub(crate) fn descriptions(
     source: Box<dyn Source>,
     problems: Problems,
-    questions: mpsc::Receiver<Question>,
-    held: mpsc::UnboundedReceiver<Held>,
+    requests: mpsc::Receiver<ReadingsRequest>,
+    specs: mpsc::UnboundedReceiver<PublishedSpec>,
     agent: Arc<Agent>,
 ) -> impl Stream<Item = Vec<String>> + Send {
-    let mut ticks = interval(LOOK_EVERY);
+    let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let words = Box::pin(words_on_drivers(agent.drivers.subscribe()));
-    let state = (source, problems, questions, held, ticks, words);
-    stream::unfold(state, move |(mut source, mut problems, mut questions, mut held, mut ticks, mut words)| {
+    let modes = Box::pin(driver_modes(agent.drivers.subscribe()));
+    let state = (source, problems, requests, specs, ticks, modes);
+    stream::unfold(state, move |(mut source, mut problems, mut requests, mut specs, mut ticks, mut modes)| {
         let agent = Arc::clone(&agent);
         async move {
-            let (mut hears, mut knows) = (false, false);
+            let (mut is_restored, mut drivers_applied) = (false, false);
             tokio::select! {
                 _ = ticks.tick() => {}
-                Some(question) = questions.recv() => {
-                    let (source, readings) = ask(source, Source::counters).await;
-                    // the scrape may be gone
-                    let _ = question.send(readings);
-                    return Some((Vec::new(), (source, problems, questions, held, ticks, words)));
+                Some(request) = requests.recv() => {
+                    let (source, readings) = with_source(source, Source::counters).await;
+                    // The scrape may have timed out.
+                    let _ = request.send(readings);
+                    return Some((Vec::new(), (source, problems, requests, specs, ticks, modes)));
                 }
-                Some(now) = held.recv() => {
-                    (source, ()) = ask(source, move |source| source.recall(now.as_ref())).await;
-                    hears = true;
+                Some(now) = specs.recv() => {
+                    (source, ()) = with_source(source, move |source| source.recall(now.as_ref())).await;
+                    is_restored = true;
                 }
-                Some(now) = words.next() => {
-                    let drivers = now.unwrap_or(Drivers::Used);
-                    (source, ()) = ask(source, move |source| source.use_drivers(drivers)).await;
-                    knows = now.is_some();
+                Some(now) = modes.next() => {
+                    let wanted = now.unwrap_or(Drivers::Used);
+                    (source, ()) = with_source(source, move |source| source.use_drivers(wanted)).await;
+                    drivers_applied = now.is_some();
                 }
             }
             let began = Instant::now();
-            let (source, reading) = ask(source, Source::read).await;
-            agent.has_probed();
+            let (source, reading) = with_source(source, Source::read).await;
+            agent.record_probe();
             problems.note(source.name(), &reading, &agent.metrics);
             if reading.as_ref().is_ok_and(|reading| reading.collectors.is_empty()) {
                 agent.metrics.set_collect_duration(source.name(), began.elapsed());
@@ -178,33 +178,32 @@ pub(crate) fn descriptions(
                 agent.nodes_changed.notify_one();
                 agent.log_waiting_nodes();
             }
-            if agent.note_release(release) {
+            if agent.set_release(release) {
                 changed.extend(agent.own.clone());
             }
             if outdated.is_some() {
                 agent.outdated.send_replace(outdated);
             }
-            if hears {
-                agent.heard.send_replace(held.is_empty());
+            if is_restored {
+                agent.is_restored.send_replace(specs.is_empty());
             }
-            if knows {
-                agent.uses_drivers.send_replace(true);
+            if drivers_applied {
+                agent.drivers_applied.send_replace(true);
             }
-            Some((changed, (source, problems, questions, held, ticks, words)))
+            Some((changed, (source, problems, requests, specs, ticks, modes)))
         }
     })
 }
 
-/// Whether drivers may be loaded, initially and on every change; "unknown" if that takes long at
-/// the start.
-fn words_on_drivers(said: watch::Receiver<Option<Drivers>>) -> impl Stream<Item = Option<Drivers>> + Send {
-    stream::unfold((said, true), |(mut said, is_first)| async move {
+/// Whether drivers may be loaded: initially, and on every change. The first item is `None` after [`LABEL_TIMEOUT`].
+fn driver_modes(drivers: watch::Receiver<Option<Drivers>>) -> impl Stream<Item = Option<Drivers>> + Send {
+    stream::unfold((drivers, true), |(mut drivers, is_first)| async move {
         if is_first {
-            drop(timeout(LABEL_KNOWN_WITHIN, said.wait_for(Option::is_some)).await);
+            drop(timeout(LABEL_TIMEOUT, drivers.wait_for(Option::is_some)).await);
         } else {
-            said.changed().await.ok()?;
+            drivers.changed().await.ok()?;
         }
-        let now = *said.borrow_and_update();
-        Some((now, (said, false)))
+        let now = *drivers.borrow_and_update();
+        Some((now, (drivers, false)))
     })
 }

@@ -1,20 +1,20 @@
-//! Failed requests to the API server: a sentence and a bounded reason.
+//! Failed requests to the API server: a message and a bounded reason.
 
 use std::{error::Error as _, time::Duration};
 
 use kube::runtime::watcher;
 
-/// The time-out of one request.
+/// The timeout of one request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The API server refused, or could not be reached.
-    #[error("{}", words(.0))]
+    /// The API server rejected the request, or could not be reached.
+    #[error("{}", message(.0))]
     Refused(#[from] kube::Error),
     /// The request timed out.
-    #[error("no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())]
+    #[error("no response from the API server within {} s", REQUEST_TIMEOUT.as_secs())]
     Timeout(#[from] tokio::time::error::Elapsed),
 }
 
@@ -34,7 +34,7 @@ pub enum Reason {
     Throttled,
     /// The API server failed.
     Server,
-    /// A time-out.
+    /// The request timed out.
     Timeout,
     /// No connection.
     Unreachable,
@@ -58,14 +58,14 @@ impl Failure {
 
     /// The backoff before the `failures`-th consecutive attempt, from 1: 0.5 s, doubled each time.
     ///
-    /// At most 30 s; schema violations are retried every 30 s from the start.
+    /// At most 30 s. Schema violations are retried every 30 s from the first failure.
     pub fn retry_after(&self, failures: u32) -> Duration {
-        const LONGEST: Duration = Duration::from_secs(30);
+        const MAX_BACKOFF: Duration = Duration::from_secs(30);
         match self.reason() {
-            Reason::Invalid => LONGEST,
+            Reason::Invalid => MAX_BACKOFF,
             _ => Duration::from_millis(500)
                 .saturating_mul(1 << failures.saturating_sub(1).min(10))
-                .min(LONGEST),
+                .min(MAX_BACKOFF),
         }
     }
 }
@@ -75,39 +75,39 @@ pub async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Resul
     Ok(tokio::time::timeout(REQUEST_TIMEOUT, request).await??)
 }
 
-/// The message of a client error: the API server's own sentence, or the chain of causes.
-fn words(error: &kube::Error) -> String {
+/// The message of a client error: the API server's own message, or the chain of causes.
+fn message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
     }
-    let mut words = error.to_string();
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
         // Many errors already include their source.
-        if !words.contains(&next) {
-            words = format!("{words}: {next}");
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
         }
         cause = error.source();
     }
-    words
+    text
 }
 
 /// The message of a watch error, with the most likely cause.
-pub fn watch_words(error: &watcher::Error, kind: &str) -> String {
-    let (words, code) = match error {
+pub fn watch_message(error: &watcher::Error, kind: &str) -> String {
+    let (text, code) = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => {
-            (words(error), if let kube::Error::Api(status) = error { status.code } else { 0 })
+            (message(error), if let kube::Error::Api(status) = error { status.code } else { 0 })
         }
         watcher::Error::WatchError(status) => (status.message.clone(), status.code),
         watcher::Error::NoResourceVersion => (error.to_string(), 0),
     };
     match code {
-        401 | 403 => format!("{words}; the agent's role must allow list and watch of {kind}"),
-        404 => format!("{words}; is the definition of {kind} installed?"),
-        _ => words,
+        401 | 403 => format!("{text}; the agent's role must allow list and watch of {kind}"),
+        404 => format!("{text}; check that the CustomResourceDefinition {kind} is installed"),
+        _ => text,
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_back_off_and_what_is_invalid_is_not_hammered() {
+    fn retries_back_off_and_schema_violations_wait_longest() {
         let millis = |failure: &Failure, n| failure.retry_after(n).as_millis();
         assert_eq!([1, 2, 3, 7, 99].map(|n| millis(&api(500), n)), [500, 1_000, 2_000, 30_000, 30_000]);
         assert_eq!(millis(&api(422), 1), 30_000);
@@ -131,14 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_fails_says_what_is_missing() {
+    fn a_watch_error_names_the_remedy() {
         let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(Status {
             code: 404,
             ..Status::failure("the server could not find the requested resource", "NotFound")
         })));
         assert_eq!(
-            watch_words(&error, "nodetopologies.cairn.dev"),
-            "the server could not find the requested resource (404); is the definition of nodetopologies.cairn.dev installed?"
+            watch_message(&error, "nodetopologies.cairn.dev"),
+            "the server could not find the requested resource (404); check that the CustomResourceDefinition \
+             nodetopologies.cairn.dev is installed"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! The hardware of the node that the agent runs on: who is asked, how, and what becomes of the answers.
+//! The hardware of the node that the agent runs on: collectors, and the merge of their results.
 //!
-//! hwloc says what is there; drivers say more of their devices; [`merge`] makes one topology of it, in which each board
-//! is there once; [`steady`] keeps its health from flickering; [`fit`] makes it one that the API server takes. None of it can end the agent: what runs foreign
-//! code is asked in a [`child`] process.
+//! [`hwloc`] lists the devices, and drivers add attributes and health. [`merge`] combines them into one topology that
+//! contains each board once. [`steady`] debounces health, and [`fit`] enforces the limits of the schema. Foreign code
+//! runs in a [`child`] process, or is tried in one first, so that it cannot crash the agent.
 
 pub mod changes;
 pub mod child;
@@ -20,11 +20,11 @@ pub mod steady;
 pub mod sysfs;
 pub mod worker;
 
-/// The hidden subcommand that looks with hwloc.
+/// The hidden subcommand that probes with hwloc.
 pub const PROBE_HWLOC: &str = "probe-hwloc";
 
-/// The hidden subcommand that looks with OpenCL.
+/// The hidden subcommand that probes with OpenCL.
 pub const PROBE_OPENCL: &str = "probe-opencl";
 
-/// The hidden subcommand that tries NVIDIA's library.
+/// The hidden subcommand that tries NVML.
 pub const PROBE_NVML: &str = "probe-nvml";

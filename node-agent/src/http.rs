@@ -1,6 +1,7 @@
 //! HTTP servers: `/healthz` and `/readyz` at one address, `/metrics`, `/collectors` and `/topology` at another.
 //!
-//! Separate, so that clients that occupy all connections of the second cannot block the kubelet's probes.
+//! The addresses are separate, so that clients that exhaust the connections of the second cannot block the kubelet's
+//! probes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +20,8 @@ use crate::{
     metrics::{Series, devices},
 };
 
-/// How long a scrape result is reused: drivers are read once for concurrent scrapes.
-const SCRAPE_COUNTS: Duration = Duration::from_secs(1);
+/// How long a scrape result is reused, so that concurrent scrapes read drivers once.
+const SCRAPE_CACHED: Duration = Duration::from_secs(1);
 
 /// Probe endpoints. They do not read a body.
 pub fn probes(agent: Arc<Agent>) -> Router {
@@ -42,9 +43,9 @@ pub fn pages(agent: Arc<Agent>) -> Router {
         .with_state(agent)
 }
 
-/// Healthy while probes complete: an agent that hangs in a driver is restarted.
+/// Healthy while probes complete. The kubelet restarts an agent that hangs in a driver.
 async fn healthz(State(agent): State<Arc<Agent>>) -> (StatusCode, String) {
-    match agent.blind() {
+    match agent.probe_overdue() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(since) => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -61,25 +62,25 @@ async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
     }
 }
 
-/// The state of each collector, and the remedy.
+/// The state of each collector, with reason and remedy.
 async fn collectors(State(agent): State<Arc<Agent>>) -> String {
     agent.metrics.collectors_page()
 }
 
-/// The topology of the only node as HiCR's JSON; several nodes have a page each.
+/// The topology of the only node as HiCR's JSON; with several nodes, links to their pages.
 async fn topology(State(agent): State<Arc<Agent>>) -> Response {
     let topologies = agent.roster.topologies();
     match topologies.iter().next() {
         Some((_, spec)) if topologies.len() == 1 => hicr_json(spec),
         None => (
             StatusCode::NOT_FOUND,
-            "no topology is known yet
+            "no topology is available yet
 ",
         )
             .into_response(),
         Some(_) => {
             let pages = topologies.keys().fold(String::new(), |text, node| text + "/topology/" + node + "\n");
-            (StatusCode::NOT_FOUND, format!("each node has a page of its own:\n{pages}")).into_response()
+            (StatusCode::NOT_FOUND, format!("each node has its own path:\n{pages}")).into_response()
         }
     }
 }
@@ -87,7 +88,7 @@ async fn topology(State(agent): State<Arc<Agent>>) -> Response {
 async fn topology_of(State(agent): State<Arc<Agent>>, Path(node): Path<String>) -> Response {
     match agent.roster.topologies().get(&node) {
         Some(spec) => hicr_json(spec),
-        None => (StatusCode::NOT_FOUND, format!("no topology of a node `{node}` is known\n")).into_response(),
+        None => (StatusCode::NOT_FOUND, format!("no topology of node `{node}`\n")).into_response(),
     }
 }
 
@@ -97,7 +98,7 @@ fn hicr_json(spec: &NodeTopologySpec) -> Response {
 }
 
 async fn metrics(agent: &Agent, last: &MetricsCache) -> Response {
-    last.respond(|_| SCRAPE_COUNTS, scrape(agent)).await
+    last.respond(|_| SCRAPE_CACHED, scrape(agent)).await
 }
 
 async fn scrape(agent: &Agent) -> prometheus::Result<String> {
@@ -147,7 +148,7 @@ mod tests {
         agent_of(None, None).0
     }
 
-    /// A kernel that counts how often its counters are read.
+    /// A fake kernel that counts reads of its counters.
     #[derive(Clone, Default)]
     struct Kernel(Arc<AtomicUsize>);
 
@@ -171,26 +172,26 @@ mod tests {
     }
 
     /// The response of one of the two servers, without its date.
-    async fn answer(pages: Router, request: &str) -> String {
+    async fn response_to(pages: Router, request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut answer = String::new();
+        let mut response = String::new();
         let exchange = async {
             stream.write_all(format!("{request}\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
-            stream.read_to_string(&mut answer).await.unwrap();
+            stream.read_to_string(&mut response).await.unwrap();
         };
         tokio::select! {
             () = exchange => {}
             never = serving::serve(listener, pages) => match never {},
         }
-        answer.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n")
+        response.lines().filter(|line| !line.starts_with("date:")).collect::<Vec<_>>().join("\n")
     }
 
     #[tokio::test]
-    async fn the_agent_lives_before_it_is_ready() {
-        let healthy = answer(probes(alone()), "GET /healthz HTTP/1.1\r\nHost: a").await;
+    async fn the_agent_is_healthy_before_it_is_ready() {
+        let healthy = response_to(probes(alone()), "GET /healthz HTTP/1.1\r\nHost: a").await;
         assert!(healthy.starts_with("HTTP/1.1 200 OK") && healthy.ends_with("\nok"), "{healthy}");
-        let ready = answer(probes(alone()), "GET /readyz HTTP/1.1\r\nHost: a").await;
+        let ready = response_to(probes(alone()), "GET /readyz HTTP/1.1\r\nHost: a").await;
         assert!(ready.starts_with("HTTP/1.1 503") && ready.ends_with("published yet"), "{ready}");
     }
 
@@ -198,36 +199,36 @@ mod tests {
     async fn an_agent_without_completed_probes_is_unhealthy() {
         let agent = alone();
         let healthz = async || {
-            let (status, words) = healthz(State(Arc::clone(&agent))).await;
-            (status.as_u16(), words)
+            let (status, message) = healthz(State(Arc::clone(&agent))).await;
+            (status.as_u16(), message)
         };
         tokio::time::advance(Duration::from_secs(59)).await;
         assert_eq!(healthz().await.0, 200);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(healthz().await, (503, "no probe of the node has completed for 61 s\n".to_owned()));
-        agent.has_probed();
+        agent.record_probe();
         assert_eq!(healthz().await.0, 200);
     }
 
     #[tokio::test]
     async fn metrics_are_text_and_nothing_else_is_served() {
         let pages = pages(alone());
-        let metrics = answer(pages.clone(), "GET /metrics HTTP/1.1\r\nHost: a").await;
+        let metrics = response_to(pages.clone(), "GET /metrics HTTP/1.1\r\nHost: a").await;
         assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
         assert!(metrics.contains("cairn_agent_build_info{"), "{metrics}");
         for page in ["/", "/healthz", "/readyz"] {
-            let absent = answer(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
+            let absent = response_to(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
             assert!(absent.starts_with("HTTP/1.1 404"), "{page}: {absent}");
         }
         for page in ["/topology", "/topology/a"] {
-            let unknown = answer(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
+            let unknown = response_to(pages.clone(), &format!("GET {page} HTTP/1.1\r\nHost: a")).await;
             assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("topology"), "{unknown}");
         }
-        assert!(answer(pages, "POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
+        assert!(response_to(pages, "POST /metrics HTTP/1.1\r\nHost: a").await.starts_with("HTTP/1.1 405"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn scrapes_within_a_second_are_one() {
+    async fn scrapes_within_a_second_share_one_result() {
         let (agent, last) = (alone(), MetricsCache::default());
         let renewals = async || {
             let body = metrics(&agent, &last).await.into_body();
@@ -240,8 +241,8 @@ mod tests {
         };
         assert_eq!(renewals().await, "0");
         agent.metrics.lease_renewals.inc();
-        assert_eq!(renewals().await, "0", "as a moment ago");
-        tokio::time::advance(SCRAPE_COUNTS).await;
+        assert_eq!(renewals().await, "0", "the cached result");
+        tokio::time::advance(SCRAPE_CACHED).await;
         assert_eq!(renewals().await, "1");
     }
     #[tokio::test(start_paused = true)]
@@ -254,26 +255,26 @@ mod tests {
         let pod = Pod { namespace: "vision".into(), name: "camera".into(), uid: "1".into() };
         perf.watch(&[pod].into());
         let (agent, caches) = agent_of(Some("node-a"), Some(Shared::new(perf)));
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (mut questions, count) = (caches.into_questions(), Arc::clone(&asked));
+        let received = Arc::new(AtomicUsize::new(0));
+        let (mut requests, count) = (caches.into_requests(), Arc::clone(&received));
         tokio::spawn(async move {
-            while let Some(question) = questions.recv().await {
+            while let Some(request) = requests.recv().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                question.send(Vec::new()).unwrap();
+                request.send(Vec::new()).unwrap();
             }
         });
 
         let last = MetricsCache::default();
         let scrapes = async || {
             let three = [(); 3].map(|()| metrics(&agent, &last));
-            let all_well = futures::future::join_all(three).await.iter().all(|it| it.status() == 200);
-            assert!(all_well);
-            (asked.load(Ordering::Relaxed), kernel.reads())
+            let all_ok = futures::future::join_all(three).await.iter().all(|it| it.status() == 200);
+            assert!(all_ok);
+            (received.load(Ordering::Relaxed), kernel.reads())
         };
         let (devices, groups) = scrapes().await;
-        assert!(devices == 1 && groups > 0, "{devices} questions, {groups} reads");
-        assert_eq!(scrapes().await, (1, groups), "as a moment ago");
-        tokio::time::advance(SCRAPE_COUNTS).await;
+        assert!(devices == 1 && groups > 0, "{devices} requests, {groups} reads");
+        assert_eq!(scrapes().await, (1, groups), "the cached result");
+        tokio::time::advance(SCRAPE_CACHED).await;
         assert_eq!(scrapes().await, (2, 2 * groups));
     }
 }

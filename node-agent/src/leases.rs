@@ -1,4 +1,4 @@
-//! The Lease of each served node: while it is renewed, the node's agent is alive and its probes complete.
+//! The Lease of each served node. Its renewal signals that the node's agent is alive and its probes complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,17 +31,17 @@ use crate::{
 };
 
 /// The maximum number of concurrent renewals.
-const AT_ONCE: usize = 8;
-/// The minimum interval of log lines about failing renewals: an outage affects all nodes and is one event.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+const MAX_CONCURRENT: usize = 8;
+/// The minimum interval of log lines about failed renewals, as an outage affects all nodes at once.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How soon an agent without completed probes checks again whether one completed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often an agent without completed probes checks whether one has completed.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Lease parameters.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where they live.
+    /// The namespace of the Leases.
     pub namespace: String,
     /// The duration in seconds.
     pub seconds: i32,
@@ -55,7 +55,7 @@ struct Holder {
     owner: Option<OwnerReference>,
     api: Api<Lease>,
     settings: Settings,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     failing: Arc<Failing>,
     agent: Arc<Agent>,
 }
@@ -65,8 +65,8 @@ struct Holder {
 struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
 
 /// Renews the Lease of each described node whose Node exists. Never returns.
-pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
-    let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
+pub async fn run(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
+    let (slots, failing) = (Arc::new(Semaphore::new(MAX_CONCURRENT)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
     let mut running = BTreeMap::<String, (String, AbortHandle)>::new();
     loop {
@@ -76,7 +76,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
             if !stays {
                 task.abort();
                 failing.end(node);
-                info!(node, "its Lease is renewed no more");
+                info!(node, "stopped renewing the Lease");
             }
             stays
         });
@@ -89,11 +89,11 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
                 owner: Some(owner(&node, &uid)),
                 api: api.clone(),
                 settings: settings.clone(),
-                turns: Arc::clone(&turns),
+                slots: Arc::clone(&slots),
                 failing: Arc::clone(&failing),
                 agent: Arc::clone(&agent),
             };
-            running.insert(node, (uid, tasks.spawn(holder.hold(first))));
+            running.insert(node, (uid, tasks.spawn(holder.run(first))));
         }
         while tasks.try_join_next().is_some() {}
         agent.nodes_changed.notified().await;
@@ -102,16 +102,16 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
 
 impl Holder {
     /// Renews at `first`, then at the node's own offset within each period. Never returns.
-    async fn hold(self, first: Instant) -> Infallible {
+    async fn run(self, first: Instant) -> Infallible {
         let since = Timestamp::now();
         let mut next = first;
         let mut wait = first_wait(&self.node, self.settings.renew_every);
         let mut failures = 0;
         loop {
             sleep_until(next).await;
-            if let Some(since) = self.agent.blind() {
-                self.failing.blind(&self.node, since);
-                next = Instant::now() + LOOK_AGAIN;
+            if let Some(since) = self.agent.probe_overdue() {
+                self.failing.log_overdue(&self.node, since);
+                next = Instant::now() + RECHECK_INTERVAL;
                 continue;
             }
             match self.renew(since).await {
@@ -126,17 +126,17 @@ impl Holder {
                     failures += 1;
                     self.agent.metrics.count_lease_error(failure.reason());
                     self.failing.begin(&self.node, &self.settings.namespace, &failure);
-                    let again = failure.retry_after(failures).min(self.settings.renew_every / 2);
-                    next = Instant::now() + again;
+                    let delay = failure.retry_after(failures).min(self.settings.renew_every / 2);
+                    next = Instant::now() + delay;
                 }
             }
         }
     }
 
     async fn renew(&self, since: Timestamp) -> Result<(), Failure> {
-        let _turn = self.turns.acquire().await.expect("the semaphore is never closed");
+        let _slot = self.slots.acquire().await.expect("the semaphore is never closed");
         let lease = lease(&self.node, self.owner.as_ref(), &self.settings, since, Timestamp::now());
-        let name = lease.metadata.name.as_deref().expect("it was given one just now");
+        let name = lease.metadata.name.as_deref().expect("`lease` sets the name");
         in_time(self.api.patch(name, &apply(), &Patch::Apply(&lease))).await?;
         Ok(())
     }
@@ -144,34 +144,34 @@ impl Holder {
 
 impl Failing {
     fn begin(&self, node: &str, namespace: &str, failure: &Failure) {
-        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+        let (nodes, last_logged) = &mut *self.0.lock().expect("no task panics while it holds this");
         nodes.insert(node.to_owned());
-        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
-            *said = Some(Instant::now());
+        if last_logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            *last_logged = Some(Instant::now());
             warn!(node, failing = nodes.len(), "cannot renew Leases in {namespace}: {failure}");
         }
     }
 
-    /// Logs that the node's Lease is not renewed, because no probe has completed for too long.
-    fn blind(&self, node: &str, since: Duration) {
-        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+    /// Logs that the node's Lease is not renewed, as no probe has completed for too long.
+    fn log_overdue(&self, node: &str, since: Duration) {
+        let (nodes, last_logged) = &mut *self.0.lock().expect("no task panics while it holds this");
         nodes.insert(node.to_owned());
-        if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
-            *said = Some(Instant::now());
+        if last_logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+            *last_logged = Some(Instant::now());
             warn!(node, "no probe has completed for {} s; the Lease is not renewed", since.as_secs());
         }
     }
 
     fn end(&self, node: &str) {
-        let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
+        let (nodes, last_logged) = &mut *self.0.lock().expect("no task panics while it holds this");
         if nodes.remove(node) && nodes.is_empty() {
-            *said = None;
+            *last_logged = None;
             info!("all Leases are renewed again");
         }
     }
 }
 
-/// The spacing of the first renewals of `nodes` nodes that appear together.
+/// The spacing of the first renewals of `nodes` nodes that are added together.
 fn spacing(renew_every: Duration, nodes: usize) -> Duration {
     let nodes = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
     Duration::from_millis(20).min(renew_every / nodes)
@@ -179,7 +179,7 @@ fn spacing(renew_every: Duration, nodes: usize) -> Duration {
 
 /// The delay between the first and second renewal of a node: between half a period and a whole one.
 ///
-/// It differs by node, which spreads the renewals of nodes that appeared together.
+/// It differs by node, which spreads the renewals of nodes that were added together.
 fn first_wait(node: &str, renew_every: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     node.hash(&mut hasher);
@@ -248,7 +248,7 @@ mod tests {
     }
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_only_while_probes_complete() {
-        let (service, mut asked) = mock::pair::<Request<kube::client::Body>, Response<kube::client::Body>>();
+        let (service, mut server) = mock::pair::<Request<kube::client::Body>, Response<kube::client::Body>>();
         let client = kube::Client::new(service, "default");
         let metrics = Metrics::new().unwrap();
         let (agent, _caches) = Agent::new(client.clone(), metrics, Allocations::new(None), None, None);
@@ -257,16 +257,16 @@ mod tests {
             owner: None,
             api: Api::namespaced(client, "cairn-system"),
             settings: Settings { namespace: "cairn-system".into(), seconds: 60, renew_every: PERIOD },
-            turns: Arc::new(Semaphore::new(1)),
+            slots: Arc::new(Semaphore::new(1)),
             failing: Arc::default(),
             agent: Arc::clone(&agent),
         };
         tokio::time::advance(Duration::from_secs(61)).await;
-        let task = tokio::spawn(holder.hold(Instant::now()));
-        let nothing = timeout(Duration::from_mins(3), asked.next_request()).await;
+        let task = tokio::spawn(holder.run(Instant::now()));
+        let nothing = timeout(Duration::from_mins(3), server.next_request()).await;
         assert!(nothing.is_err(), "no probe completed for too long");
-        agent.has_probed();
-        let (request, _) = timeout(Duration::from_mins(1), asked.next_request()).await.unwrap().unwrap();
+        agent.record_probe();
+        let (request, _) = timeout(Duration::from_mins(1), server.next_request()).await.unwrap().unwrap();
         assert_eq!(request.method(), "PATCH");
         assert!(request.uri().path().ends_with("/leases/cairn-agent-node-a"), "{}", request.uri());
         task.abort();

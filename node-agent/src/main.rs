@@ -1,7 +1,7 @@
-//! `cairn-node-agent`: publishes a node's devices as its NodeTopology, with a Lease and metrics. It takes no decisions.
+//! `cairn-node-agent`: publishes a node's devices as its NodeTopology, with a Lease and metrics. It makes no decisions.
 //!
-//! A [`source::Source`] reads the topology of each node; the [`agent`] compares it with the API server and writes the
-//! difference; [`leases`] signal that the agent is alive. One process serves one node or hundreds.
+//! A [`source::Source`] reads the topology of each node. The [`controller`] compares it with the API server and writes
+//! differences. [`leases`] signal that the agent is alive. One process serves one node or hundreds.
 
 mod agent;
 mod allocations;
@@ -40,7 +40,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     agent::Agent,
-    allocations::{ASK_EVERY, Allocations},
+    allocations::{Allocations, POLL_INTERVAL},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
     device_plugin::Plugin,
     hardware::{child, hwloc, nvml::trial, opencl},
@@ -55,8 +55,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     #[error(
-        "which node is this? Pass --node-name NAME (or NODE_NAME, in a pod from `fieldRef: {{fieldPath: spec.nodeName}}`), \
-         or --simulate FILE|DIR for described machines"
+        "the node name is missing: set --node-name NAME (or NODE_NAME, in a pod from \
+         `fieldRef: {{fieldPath: spec.nodeName}}`), or --simulate FILE|DIR for described machines"
     )]
     NoNode,
     #[error("cannot start the runtime: {0}")]
@@ -67,19 +67,19 @@ enum StartError {
     Topology(#[from] topology::Error),
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("nothing is described:\n{0}")]
-    NothingGood(String),
+    #[error("there is no valid description:\n{0}")]
+    NoValidDescription(String),
     #[error("--log-level: {0}")]
     LogFilter(#[from] tracing_subscriber::filter::ParseError),
     #[error("cannot listen on {address} ({flag}): {source}")]
     Listen { address: SocketAddr, flag: &'static str, source: io::Error },
     #[error("cannot find the API server: {0}; run in a pod, or set KUBECONFIG")]
     Config(#[from] kube::config::InferConfigError),
-    #[error("cannot set up the client of the API server: {0}")]
+    #[error("cannot create the client of the API server: {0}")]
     Client(#[from] kube::Error),
-    #[error("cannot set up the metrics: {0}")]
+    #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    #[error("{0}: start this again, to load its library")]
+    #[error("{0}: run the command again to load the new library")]
     Outdated(String),
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
@@ -87,19 +87,18 @@ enum StartError {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = match args.command {
+    let result = match args.command {
         Some(Command::ProbeHwloc) => {
-            child::answer(Some(hwloc::MEMORY), |machine| hwloc::answer(&machine)).map_err(StartError::Output)
+            child::serve(Some(hwloc::MEMORY), |machine| hwloc::probe(&machine)).map_err(StartError::Output)
         }
-        Some(Command::ProbeOpencl) => child::answer(None, |()| opencl::answer()).map_err(StartError::Output),
+        Some(Command::ProbeOpencl) => child::serve(None, |()| opencl::probe()).map_err(StartError::Output),
         Some(Command::ProbeNvml) => {
-            child::answer(None, |file: Option<OsString>| trial::answer(file.as_ref()))
-                .map_err(StartError::Output)
+            child::serve(None, |file: Option<OsString>| trial::run(file.as_ref())).map_err(StartError::Output)
         }
-        Some(Command::Topology(what)) => show(what),
+        Some(Command::Topology(args)) => show(args),
         None => run_agent(args),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cairn-node-agent: {error}");
@@ -109,8 +108,8 @@ fn main() -> ExitCode {
 }
 
 /// Prints the topology, once or on every change.
-fn show(what: TopologyArgs) -> Result<(), StartError> {
-    let TopologyArgs { output, counters, watch, mut source } = what;
+fn show(args: TopologyArgs) -> Result<(), StartError> {
+    let TopologyArgs { output, counters, watch, mut source } = args;
     if source.node_name.as_deref().is_none_or(str::is_empty) {
         source.node_name = Some(topology::host_name());
     }
@@ -133,13 +132,13 @@ fn show(what: TopologyArgs) -> Result<(), StartError> {
         if !watch {
             return Ok(());
         }
-        // Drivers emit no events for this, so they are polled, as by the agent.
-        std::thread::sleep(agent::LOOK_EVERY);
+        // Drivers emit no change events, so they are polled, as in the agent.
+        std::thread::sleep(agent::POLL_INTERVAL);
     }
 }
 
 fn run_agent(args: Args) -> Result<(), StartError> {
-    // One worker thread, so that memory does not grow with the cores of the node.
+    // A single thread keeps memory independent of the node's number of cores.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(StartError::Runtime)?.block_on(run(args))
 }
@@ -155,19 +154,19 @@ async fn run(args: Args) -> Result<(), StartError> {
     let first = source.read()?;
     if first.topologies.is_empty() && !first.problems.is_empty() {
         let lines = first.problems.iter().map(|(place, problem)| format!("  {place}: {problem}"));
-        return Err(StartError::NothingGood(lines.collect::<Vec<_>>().join("\n")));
+        return Err(StartError::NoValidDescription(lines.collect::<Vec<_>>().join("\n")));
     }
     let mut problems = Problems::default();
     let first = Ok(first);
     problems.note(source.name(), &first, &metrics);
 
     let perf = kubelet.perf.then(|| {
-        let most = perf::shared::most_descriptors();
-        perf::shared::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, most, &metrics))
+        let max = perf::shared::max_descriptors();
+        perf::shared::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, max, &metrics))
     });
     if perf.is_none() {
         for collector in [perf::SOFTWARE, perf::HARDWARE] {
-            metrics.tell_collector(collector, CollectorState::Absent, "not asked for: --perf");
+            metrics.tell_collector(collector, CollectorState::Absent, "not enabled: set --perf");
         }
     }
     let client = Client::try_from(kube::Config::infer().await?)?;
@@ -185,22 +184,21 @@ async fn run(args: Args) -> Result<(), StartError> {
         renew_every: cluster.renew_every(),
     };
     let lease_api = Api::namespaced(client.clone(), &cluster.lease_namespace);
-    // Writes in flight may be abandoned at shutdown: each is atomic, and the next agent compares before it
-    // writes.
+    // Shutdown may abandon writes in flight: each is atomic, and the next agent reads before it writes.
     tokio::select! {
-        signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
-        why = agent.outdated() => info!("stopping: {why}; an agent that starts anew loads its library"),
+        signal = stopped.wait() => info!(signal, "stopping; the published NodeTopologies are kept"),
+        why = agent.outdated() => info!("stopping: {why}; a restarted agent loads the new library"),
         never = controller::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = serve_domains(plugin, &agent) => match never {},
-        never = leases::keep(lease_api, leases, agent.clone()) => match never {},
+        never = leases::run(lease_api, leases, agent.clone()) => match never {},
         never = serving::serve(listener, http::pages(agent.clone())) => match never {},
         never = serving::serve(probe_listener, http::probes(agent.clone())) => match never {},
     }
     Ok(())
 }
 
-/// Binds the address of a flag, and logs the port if any was requested.
+/// Binds the address of a flag, and returns it with the actual port.
 async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |source| StartError::Listen { address, flag, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -211,26 +209,26 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener,
 /// Follows the pods of the agent's own node: allocations and CPU counters. Never returns.
 async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> Infallible {
     if socket.is_none() {
-        let words = "not asked for: --pod-resources names the kubelet's socket";
-        agent.metrics.tell_collector(allocations::COLLECTOR, CollectorState::Absent, words);
+        let message = "not enabled: set --pod-resources to the kubelet's socket";
+        agent.metrics.tell_collector(allocations::COLLECTOR, CollectorState::Absent, message);
     }
-    let wanted = socket.is_some() || agent.perf.is_some();
-    let Some(node) = agent.allocations.node().filter(|_| wanted) else {
+    let is_enabled = socket.is_some() || agent.perf.is_some();
+    let Some(node) = agent.allocations.node().filter(|_| is_enabled) else {
         return std::future::pending().await;
     };
     let (pods, writer) = store();
-    let ask = async {
+    let list = async {
         let Some(socket) = socket else { return std::future::pending().await };
         let kubelet = Kubelet::new(socket);
-        allocations::keep(&agent.allocations, &agent.metrics, kubelet, pods.clone(), ASK_EVERY).await
+        allocations::poll(&agent.allocations, &agent.metrics, kubelet, pods.clone(), POLL_INTERVAL).await
     };
     let count = async {
         let Some(perf) = &agent.perf else { return std::future::pending().await };
-        perf.keep(&pods, &agent.metrics).await
+        perf.run(&pods, &agent.metrics).await
     };
     tokio::select! {
         never = pods::watch(client, node, writer) => never,
-        never = ask => never,
+        never = list => never,
         never = count => never,
     }
 }
@@ -238,12 +236,12 @@ async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> 
 /// Offers the NUMA domains of the agent's own node to the kubelet. Never returns.
 async fn serve_domains(plugin: Option<Plugin>, agent: &Agent) -> Infallible {
     let Some((plugin, node)) = plugin.zip(agent.allocations.node()) else {
-        let words = "not asked for: --device-plugins names the kubelet's folder";
-        agent.metrics.tell_collector(device_plugin::COLLECTOR, CollectorState::Absent, words);
+        let message = "not enabled: set --device-plugins to the kubelet's folder";
+        agent.metrics.tell_collector(device_plugin::COLLECTOR, CollectorState::Absent, message);
         return std::future::pending().await;
     };
     let topology = || agent.roster.topologies().remove(node);
-    plugin.keep(topology, &agent.metrics, device_plugin::CHECK_EVERY).await
+    plugin.run(topology, &agent.metrics, device_plugin::CHECK_INTERVAL).await
 }
 
 /// The source that the flags select.
@@ -256,7 +254,7 @@ fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {
-    // Libraries' error logs, such as lost connections, are suppressed: the agent logs each once.
+    // The agent logs errors such as lost connections itself, so those of the libraries are suppressed.
     let filter = format!("kube_client=off,kube_runtime=error,{}", args.log_level);
     let filter = EnvFilter::builder().parse(filter)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);

@@ -1,7 +1,6 @@
 //! CPU counters of actors' pods: perf events by cgroup, for at most 64 pods of the node.
 //!
-//! At context switches only the kernel's own code runs; the agent opens event groups when pods appear, and reads them when
-//! it is scraped.
+//! The agent opens event groups when pods appear, and reads them when it is scraped. The kernel counts between scrapes.
 
 mod cgroup;
 mod layer;
@@ -20,18 +19,18 @@ use metric_names::agent::{PERF_OPEN_FDS, POD_SCALING, SERIES_DROPPED};
 
 use crate::metrics::{CollectorState, Metrics, Series};
 
-/// The `collector` labels.
+/// The `collector` label for software events.
 pub const SOFTWARE: &str = "perf_software";
-/// Separate, as many machines support only one of them.
+/// The `collector` label for hardware events; separate, as many machines support only software events.
 pub const HARDWARE: &str = "perf_hardware";
 /// The maximum number of observed pods.
-const PODS: usize = 64;
-/// The reason if nothing is counted because there is no pod.
+const MAX_PODS: usize = 64;
+/// The reason if there is no pod to count for.
 const NO_ACTOR_PODS: &str = "this node has no pod of an actor to count";
-/// The reason if something is counted.
-const COUNTS: &str = "counts for pods of actors";
-/// The number of consecutive probes in which pods may lack a cgroup: a starting pod has none for a moment.
-const PATIENCE: u32 = 3;
+/// The reason if pods are observed.
+const COUNTING: &str = "counts for pods of actors";
+/// The number of consecutive probes after which pods without a cgroup are an error: a starting pod has none yet.
+const MAX_PROBES_WITHOUT_CGROUP: u32 = 3;
 
 /// A pod that may be observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,15 +49,15 @@ pub struct Perf {
     root: PathBuf,
     online: BTreeSet<usize>,
     sets: Vec<Set>,
-    most_descriptors: usize,
+    max_descriptors: usize,
     watched: BTreeMap<Pod, Watched>,
-    /// The number of pods that are not observed, for lack of capacity.
-    left_out: usize,
-    /// The number of consecutive probes with pods of which none had a cgroup at the expected path.
+    /// The number of pods that are not observed, because of a limit or an error.
+    skipped: usize,
+    /// The number of consecutive probes in which no pod had a cgroup at the expected path.
     without_cgroup: u32,
-    /// Why a pod's events could not be opened at the last attempt.
-    refused: Option<String>,
-    /// Sets of which no group had hardware counters between the last two readings.
+    /// The last error when opening the events of a pod.
+    open_error: Option<String>,
+    /// Sets without free counters between the last two readings of all groups.
     starved: BTreeSet<Set>,
 }
 
@@ -81,7 +80,7 @@ struct Counting {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Totals {
     counts: Vec<f64>,
-    /// The smallest share of an interval in which it was actually counted.
+    /// The minimum share of an interval in which the set was counted.
     scaling: f64,
 }
 
@@ -92,55 +91,55 @@ impl fmt::Debug for Perf {
 }
 
 impl Perf {
-    /// Observes no pod yet; detects what can be counted here, and why the rest cannot.
+    /// Observes no pod yet. Detects which sets can be counted on this machine.
     ///
     /// `root` is the cgroup v2 hierarchy that contains the kubelet's folder `kubepods`.
-    pub fn new(layer: Box<dyn Layer>, root: &Path, most_descriptors: usize, metrics: &Metrics) -> Self {
+    pub fn new(layer: Box<dyn Layer>, root: &Path, max_descriptors: usize, metrics: &Metrics) -> Self {
         let online = cgroup::online();
         let mut sets = Vec::new();
         for (set, collector) in [(Set::Software, SOFTWARE), (Set::Hardware, HARDWARE)] {
-            let (state, words) = match probe(layer.as_ref(), root, &online, set) {
+            let (state, message) = match probe(layer.as_ref(), root, &online, set) {
                 Ok(()) => {
                     sets.push(set);
                     (CollectorState::Ok, NO_ACTOR_PODS.to_owned())
                 }
                 Err(problem) => problem,
             };
-            metrics.note_collector(collector, state, &words);
+            metrics.note_collector(collector, state, &message);
         }
         Self {
             layer,
             root: root.to_owned(),
             online,
             sets,
-            most_descriptors,
+            max_descriptors,
             watched: BTreeMap::new(),
-            left_out: 0,
+            skipped: 0,
             without_cgroup: 0,
-            refused: None,
+            open_error: None,
             starved: BTreeSet::new(),
         }
     }
 
-    /// The state of each collector that can count here, with its reason.
+    /// The state of each collector that can count on this machine, with its reason.
     pub fn states(&self) -> Vec<(&'static str, (CollectorState, String))> {
         let nothing = |why: String| (CollectorState::Error, format!("counts nothing: {why}"));
         let descriptors =
-            format!("{} descriptors, half of the hard limit of open files", self.most_descriptors);
+            format!("{} descriptors, half of the hard limit of open files", self.max_descriptors);
         let state = if !self.watched.is_empty() {
-            let words = match self.left_out {
-                0 => COUNTS.to_owned(),
-                _ => format!("counts for as many pods of actors as it may: {PODS}, with {descriptors}"),
+            let message = match self.skipped {
+                0 => COUNTING.to_owned(),
+                _ => format!("counts for as many pods of actors as allowed: {MAX_PODS}, with {descriptors}"),
             };
-            (CollectorState::Ok, words)
-        } else if let Some(error) = &self.refused {
-            nothing(format!("the kernel opens no events for a pod: {error}"))
-        } else if self.left_out > 0 {
+            (CollectorState::Ok, message)
+        } else if let Some(error) = &self.open_error {
+            nothing(format!("cannot open the events of a pod: {error}"))
+        } else if self.skipped > 0 {
             nothing(format!("one pod needs more than {descriptors}"))
-        } else if self.without_cgroup >= PATIENCE {
+        } else if self.without_cgroup >= MAX_PROBES_WITHOUT_CGROUP {
             nothing(format!(
-                "no pod of an actor has a cgroup below {}: name the hierarchy in which the kubelet's folder kubepods \
-                 lies with --cgroup-root",
+                "no pod of an actor has a cgroup below {}: set --cgroup-root to the hierarchy with the kubelet's \
+                 folder kubepods",
                 self.root.display()
             ))
         } else {
@@ -152,14 +151,14 @@ impl Perf {
         };
         let of = |set: &Set| match &state {
             (CollectorState::Ok, _) if !self.watched.is_empty() && self.starved.contains(set) => {
-                nothing("something else holds the processor's counters all the time".to_owned())
+                nothing("other processes use all hardware counters".to_owned())
             }
             state => state.clone(),
         };
         self.sets.iter().map(|set| (collector(set), of(set))).collect()
     }
 
-    /// Observes these pods and no others; observed ones have precedence over new ones.
+    /// Observes only these pods. Already observed ones take precedence over new ones.
     pub fn watch(&mut self, pods: &BTreeSet<Pod>) {
         // CPUs can be hot-plugged.
         let online = cgroup::online();
@@ -167,7 +166,7 @@ impl Perf {
             self.online = online;
         }
         self.watched.retain(|pod, watched| pods.contains(pod) && watched.folder.is_dir());
-        (self.left_out, self.refused) = (0, None);
+        (self.skipped, self.open_error) = (0, None);
         if self.sets.is_empty() {
             return;
         }
@@ -180,7 +179,7 @@ impl Perf {
             let before = self.watched.remove(pod);
             let now = match before {
                 Some(before) if before.cpus == cpus => Some(before),
-                // Its CPU set changed; its counters continue.
+                // The CPU set has changed: open new groups, and keep the totals.
                 Some(Watched { totals, .. }) => {
                     self.start(&folder, cpus).map(|new| Watched { totals, ..new })
                 }
@@ -188,16 +187,16 @@ impl Perf {
             };
             match now {
                 Some(watched) => drop(self.watched.insert(pod.clone(), watched)),
-                None => self.left_out += 1,
+                None => self.skipped += 1,
             }
         }
         self.without_cgroup = if found { 0 } else { self.without_cgroup.saturating_add(1) };
     }
 
-    /// Opens the groups of a pod; `None` if there is no capacity, or the pod is gone.
+    /// Opens the groups of a pod; `None` if a limit is exceeded or the groups cannot be opened.
     fn start(&mut self, folder: &Path, cpus: BTreeSet<usize>) -> Option<Watched> {
         let each: usize = self.sets.iter().map(|set| set.len()).sum();
-        if self.watched.len() >= PODS || self.descriptors() + cpus.len() * each > self.most_descriptors {
+        if self.watched.len() >= MAX_PODS || self.descriptors() + cpus.len() * each > self.max_descriptors {
             return None;
         }
         let file = cgroup::open(folder).ok()?;
@@ -209,8 +208,8 @@ impl Perf {
         let groups = match groups.collect::<io::Result<_>>() {
             Ok(groups) => groups,
             Err(error) => {
-                // a pod that is gone is not an error
-                self.refused = folder.is_dir().then(|| error.to_string());
+                // A terminated pod is not an error.
+                self.open_error = folder.is_dir().then(|| error.to_string());
                 return None;
             }
         };
@@ -224,16 +223,16 @@ impl Perf {
 
     /// Reads all groups.
     pub fn read(&mut self) {
-        // By set: whether some group was scheduled without counters between two readings, and whether some group had them.
-        let mut had: BTreeMap<Set, (bool, bool)> = BTreeMap::new();
+        // By set: whether a group was enabled without counters between two readings, and whether a group had counters.
+        let mut counted: BTreeMap<Set, (bool, bool)> = BTreeMap::new();
         for watched in self.watched.values_mut() {
             for counting in &mut watched.groups {
-                // The cgroup is gone; its pod is dropped at the next probe.
+                // The cgroup was removed. The next probe drops its pod.
                 let Ok(reading) = counting.group.read() else { continue };
                 let now = Instant::now();
                 let before = counting.last.replace((now, reading.clone()));
                 let Some((at, before)) = before else { continue };
-                let (without, with) = had.entry(counting.set).or_default();
+                let (without, with) = counted.entry(counting.set).or_default();
                 *without |= reading.enabled > before.enabled && reading.running == before.running;
                 *with |= reading.running > before.running;
                 let Some(interval) = between(&before, &reading, now - at) else { continue };
@@ -241,7 +240,7 @@ impl Perf {
                 totals.or_insert_with(|| Totals::of(counting.set)).add(&interval);
             }
         }
-        for (set, (without, with)) in had {
+        for (set, (without, with)) in counted {
             if with {
                 self.starved.remove(&set);
             } else if without {
@@ -265,7 +264,7 @@ impl Perf {
             }
         }
         series.add_count(&PERF_OPEN_FDS, &[], self.descriptors());
-        series.add_count(&SERIES_DROPPED, &["perf_pods"], self.left_out);
+        series.add_count(&SERIES_DROPPED, &["perf_pods"], self.skipped);
     }
 }
 
@@ -282,22 +281,22 @@ impl Totals {
     }
 }
 
-/// The count between two readings, scaled to the whole interval; `None` if unknown.
+/// The counts between two readings, scaled to the whole interval; `None` if unknown.
 ///
-/// The first readings of a group may claim to have been enabled for minutes before it was opened. An interval that
-/// was longer by the kernel's clock than by ours is such a one.
+/// The first readings of a group may include minutes before it was opened. Such intervals are longer than the wall
+/// clock's.
 fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
     let enabled = now.enabled.checked_sub(before.enabled)?;
     let running = now.running.checked_sub(before.running)?;
-    // the two clocks are read one after the other
-    let longest = wall + wall / 50 + Duration::from_millis(1);
-    if enabled > longest || running > enabled {
+    // The two clocks are not read at the same time.
+    let max = wall + wall / 50 + Duration::from_millis(1);
+    if enabled > max || running > enabled {
         return None;
     }
     let counts = now.counts.iter().zip(&before.counts).map(|(now, before)| now.checked_sub(*before));
     let counts: Vec<_> = counts.collect::<Option<_>>()?;
     if running.is_zero() && !enabled.is_zero() {
-        // another process had the counters all the time
+        // Other processes used the counters for the whole interval.
         return None;
     }
     let scaling = if enabled.is_zero() { 1.0 } else { running.as_secs_f64() / enabled.as_secs_f64() };
@@ -307,7 +306,7 @@ fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
     })
 }
 
-/// Tries whether a set can be counted here at all.
+/// Tests whether a set can be counted on this machine.
 fn probe(
     layer: &dyn Layer,
     root: &Path,
@@ -315,37 +314,37 @@ fn probe(
     set: Set,
 ) -> Result<(), (CollectorState, String)> {
     if !cgroup::is_v2(root) {
-        let words = format!(
-            "{} is not a cgroup v2 hierarchy, which is needed to distinguish pods: start the node with \
-             cgroup v2, or name the hierarchy with --cgroup-root",
+        let message = format!(
+            "{} is not a cgroup v2 hierarchy, which is required to count by pod: boot the node with cgroup v2, or set \
+             --cgroup-root",
             root.display()
         );
-        return Err((CollectorState::Absent, words));
+        return Err((CollectorState::Absent, message));
     }
     let cpu = online.first().copied().unwrap_or_default();
     let opened = cgroup::open(root).and_then(|root| layer.open(&root, cpu, set));
-    opened.map(drop).map_err(|error| why_not(&error))
+    opened.map(drop).map_err(|error| open_failure(&error))
 }
 
-/// Why the kernel does not count, and what to do.
-fn why_not(error: &io::Error) -> (CollectorState, String) {
+/// The state and the remedy for an error of `perf_event_open`.
+fn open_failure(error: &io::Error) -> (CollectorState, String) {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            let words = format!(
-                "the kernel does not let the agent count ({error}): give it the capability PERFMON, and a seccomp \
-                 profile that lets perf_event_open through (agent.perf.enabled of the chart does both)"
+            let message = format!(
+                "the kernel denies perf_event_open ({error}): grant the capability PERFMON, and a seccomp profile that \
+                 allows perf_event_open (agent.perf.enabled of the chart does both)"
             );
-            (CollectorState::Denied, words)
+            (CollectorState::Denied, message)
         }
         io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
-            let words = "this machine has no counters for it: virtual machines get them from their host only";
-            (CollectorState::Absent, words.to_owned())
+            let message = "this machine has no such counters: virtual machines get them only from their host";
+            (CollectorState::Absent, message.to_owned())
         }
         _ => (CollectorState::Error, format!("perf_event_open failed: {error}")),
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "of one interval: exact for months")]
+#[expect(clippy::cast_precision_loss, reason = "counts of one interval, below 2^53")]
 fn count_as_value(count: u64) -> f64 {
     count as f64
 }

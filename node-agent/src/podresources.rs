@@ -12,24 +12,24 @@ use tonic::{Code, Request, Status, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 
 use crate::{
-    kubelet_socket::{Broken, connect},
+    kubelet_socket::{ConnectError, connect},
     metrics::CollectorState,
 };
 use wire::{ListPodResourcesRequest, ListPodResourcesResponse, PodResources};
 
-/// The time-out of a request.
+/// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// The maximum size of an answer; a node of 500 pods with a hundred devices each stays below it.
-const LARGEST: usize = 16 * 1024 * 1024;
+/// The maximum size of a response. A node of 500 pods with a hundred devices each stays below it.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The kubelet behind a socket.
 #[derive(Debug)]
 pub struct Kubelet {
     socket: PathBuf,
-    /// The connection, kept while it works.
+    /// The connection; `None` after a failure.
     channel: Option<Channel>,
-    /// The time-out of a request.
-    patience: Duration,
+    /// The timeout of a request.
+    timeout: Duration,
 }
 
 /// Why there is no list.
@@ -37,27 +37,27 @@ pub struct Kubelet {
 pub enum ListError {
     /// The socket does not exist.
     #[error(
-        "there is no socket {}: mount the kubelet's folder pod-resources there (agent.podResources=Enabled of the chart), or \
-         name another with --pod-resources", .0.display()
+        "there is no socket {}: mount the kubelet's folder pod-resources there (agent.podResources=Enabled of the \
+         chart), or set --pod-resources to its path", .0.display()
     )]
     Absent(PathBuf),
     /// Permission denied.
-    #[error("{} may not be opened: the socket is root's, so the agent has to run as user 0, without any capability", .0.display())]
+    #[error("cannot open {}: root owns the socket, so run the agent as user 0 (no capability is needed)", .0.display())]
     Denied(PathBuf),
     /// The connection was refused or broke.
-    #[error("the kubelet does not answer on {path}: {words}; it is asked again", path = .0.display(), words = .1)]
+    #[error("cannot reach the kubelet at {path}: {message}; retrying", path = .0.display(), message = .1)]
     Unreachable(PathBuf, String),
-    /// A time-out.
-    #[error("the kubelet did not answer on {} in time; it is asked again", .0.display())]
+    /// The request timed out.
+    #[error("the request to the kubelet at {} timed out; retrying", .0.display())]
     Timeout(PathBuf),
     /// Rate-limited: the limit is shared by all clients.
-    #[error("the kubelet asks for patience: {0}")]
+    #[error("the kubelet rate-limits requests: {0}")]
     Throttled(String),
     /// The server is not a kubelet, or an old one.
-    #[error("what listens on {} knows no PodResources v1: is it the kubelet's socket?", .0.display())]
+    #[error("the server at {} does not implement PodResources v1: check that it is the kubelet's socket", .0.display())]
     Unknown(PathBuf),
-    /// The answer is malformed, or a refusal.
-    #[error("the kubelet's answer cannot be used: {0}")]
+    /// The response is malformed, or an error.
+    #[error("the kubelet's response is unusable: {0}")]
     Refused(String),
 }
 
@@ -88,7 +88,7 @@ impl ListError {
 impl Kubelet {
     /// Does not connect yet.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        Self { socket: socket.into(), channel: None, patience: TIMEOUT }
+        Self { socket: socket.into(), channel: None, timeout: TIMEOUT }
     }
 
     /// The path of the socket.
@@ -98,49 +98,51 @@ impl Kubelet {
 
     /// The allocations of each pod of the node.
     pub async fn list(&mut self) -> Result<Vec<PodResources>, ListError> {
-        let answer = tokio::time::timeout(self.patience, self.ask()).await;
-        let answer = answer.unwrap_or_else(|_| Err(ListError::Timeout(self.socket.clone())));
-        // After rate limiting the connection is kept; after any other error the next request reconnects.
-        if !matches!(answer, Ok(_) | Err(ListError::Throttled(_))) {
+        let response = tokio::time::timeout(self.timeout, self.query()).await;
+        let response = response.unwrap_or_else(|_| Err(ListError::Timeout(self.socket.clone())));
+        // Rate limiting keeps the connection. After any other error the next request reconnects.
+        if !matches!(response, Ok(_) | Err(ListError::Throttled(_))) {
             self.channel = None;
         }
-        answer
+        response
     }
 
-    async fn ask(&mut self) -> Result<Vec<PodResources>, ListError> {
+    async fn query(&mut self) -> Result<Vec<PodResources>, ListError> {
         let channel = match &self.channel {
             Some(channel) => channel.clone(),
             None => self.channel.insert(self.connect().await?).clone(),
         };
-        let mut kubelet = Grpc::new(channel).max_decoding_message_size(LARGEST);
-        kubelet.ready().await.map_err(|error| self.unusable(Broken::from(&error)))?;
+        let mut kubelet = Grpc::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
+        kubelet.ready().await.map_err(|error| self.connect_error(ConnectError::from(&error)))?;
         let method = http::uri::PathAndQuery::from_static("/v1.PodResourcesLister/List");
         let codec = ProstCodec::<ListPodResourcesRequest, ListPodResourcesResponse>::default();
-        let answer = kubelet.unary(Request::new(ListPodResourcesRequest {}), method, codec).await;
-        Ok(answer.map_err(|status| self.refused(&status))?.into_inner().pod_resources)
+        let response = kubelet.unary(Request::new(ListPodResourcesRequest {}), method, codec).await;
+        Ok(response.map_err(|status| self.refused(&status))?.into_inner().pod_resources)
     }
 
     async fn connect(&self) -> Result<Channel, ListError> {
-        connect(&self.socket).await.map_err(|broken| self.unusable(broken))
+        connect(&self.socket).await.map_err(|error| self.connect_error(error))
     }
 
-    fn unusable(&self, broken: Broken) -> ListError {
+    fn connect_error(&self, error: ConnectError) -> ListError {
         let socket = self.socket.clone();
-        match broken {
-            Broken::Absent => ListError::Absent(socket),
-            Broken::Denied => ListError::Denied(socket),
-            Broken::Unreachable(words) => ListError::Unreachable(socket, words),
+        match error {
+            ConnectError::Absent => ListError::Absent(socket),
+            ConnectError::Denied => ListError::Denied(socket),
+            ConnectError::Unreachable(message) => ListError::Unreachable(socket, message),
         }
     }
 
     fn refused(&self, status: &Status) -> ListError {
-        let words = status.message().to_owned();
+        let message = status.message().to_owned();
         match status.code() {
-            Code::ResourceExhausted => ListError::Throttled(words),
+            Code::ResourceExhausted => ListError::Throttled(message),
             Code::Unimplemented => ListError::Unknown(self.socket.clone()),
-            Code::Unavailable => ListError::Unreachable(self.socket.clone(), words),
-            Code::Unknown if status.source().is_some() => ListError::Unreachable(self.socket.clone(), words),
-            code => ListError::Refused(format!("{code:?}: {words}")),
+            Code::Unavailable => ListError::Unreachable(self.socket.clone(), message),
+            Code::Unknown if status.source().is_some() => {
+                ListError::Unreachable(self.socket.clone(), message)
+            }
+            code => ListError::Refused(format!("{code:?}: {message}")),
         }
     }
 }

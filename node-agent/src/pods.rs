@@ -16,9 +16,9 @@ use kube::{
 };
 use tracing::warn;
 
-use crate::failure::watch_words;
+use crate::failure::watch_message;
 
-/// A pod, reduced to what the agent needs.
+/// The metadata of a pod, reduced to what the agent needs.
 pub type PodMeta = PartialObjectMeta<Pod>;
 
 /// Caches the pods of `node` that have not terminated. Never returns.
@@ -30,7 +30,7 @@ pub async fn watch(client: Client, node: &str, writer: Writer<PodMeta>) -> Infal
     events
         .for_each(|event| async move {
             if let Err(error) = event {
-                warn!("watching pods failed, trying again: {}", watch_words(&error, "pods"));
+                warn!("watching pods failed, retrying: {}", watch_message(&error, "pods"));
             }
         })
         .await;
@@ -56,10 +56,10 @@ fn slim(pod: &mut PodMeta) {
     };
 }
 
-/// Whether the pod runs an actor, decided by its controller rather than by labels, which any user can set.
+/// Whether the pod runs an actor. Its controller decides: any user can set labels.
 ///
-/// The controller is an Instance of the pod's own name: a namespace has one Instance and one pod of that name. A pod with the uid
-/// of no existing Instance is deleted by Kubernetes' garbage collector.
+/// The controller is an Instance of the pod's own name: a namespace has one Instance and one pod of that name.
+/// Kubernetes' garbage collector deletes pods whose Instance does not exist.
 pub fn is_actor(pod: &PodMeta) -> bool {
     let mut owners = pod.owner_references().iter();
     pod.labels().contains_key(crds::labels::APPLICATION)

@@ -1,4 +1,4 @@
-//! Problems of a source, logged and counted once, and logged again when resolved.
+//! Problems of a source. Each is logged and counted when it appears, and logged when it is resolved.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     source::{Problem, Reading, SourceError},
 };
 
-/// The current problems of a source, so that each is logged and counted once.
+/// The current problems of a source.
 #[derive(Debug, Default)]
 pub struct Problems {
     of_source: Option<String>,
@@ -31,7 +31,7 @@ impl Problems {
                 metrics.set_collector(collector, state);
                 let message = error.to_string();
                 if self.of_source.as_ref() != Some(&message) {
-                    error!("{message}; what was read last stays in force");
+                    error!("{message}; keeping the topologies that were read last");
                     count(reason);
                 }
                 self.of_source = Some(message);
@@ -39,26 +39,26 @@ impl Problems {
             }
         };
         if self.of_source.take().is_some() {
-            info!("the descriptions can be read again");
+            info!("the descriptions are readable again");
         }
         for (place, problem) in &reading.problems {
             if self.of_places.get(place) != Some(problem) {
-                error!(file = place, "{problem}; what was good of it before stays in force");
+                error!(file = place, "{problem}; keeping its last valid content");
                 count(problem.reason.into());
             }
         }
         for place in self.of_places.keys().filter(|place| !reading.problems.contains_key(*place)) {
-            info!(file = place, "it is in order again");
+            info!(file = place, "the problem is resolved");
         }
         self.of_places.clone_from(&reading.problems);
         if reading.collectors.is_empty() {
             let state = if reading.problems.is_empty() { CollectorState::Ok } else { CollectorState::Error };
             metrics.set_collector(collector, state);
         }
-        for now in &reading.collectors {
-            metrics.note_collector(now.name, now.state, &now.words);
-            if let Some(took) = now.took {
-                metrics.set_collect_duration(now.name, took);
+        for collector in &reading.collectors {
+            metrics.note_collector(collector.name, collector.state, &collector.words);
+            if let Some(took) = collector.took {
+                metrics.set_collect_duration(collector.name, took);
             }
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     use crate::{metrics::Series, source::ProblemReason};
 
     #[test]
-    fn a_problem_is_counted_once_until_it_is_mended() {
+    fn a_problem_is_counted_once_until_it_is_resolved() {
         let metrics = Metrics::new().unwrap();
         let mut problems = Problems::default();
         let problem = Problem { reason: ProblemReason::Malformed, message: "no".into() };

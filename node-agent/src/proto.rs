@@ -1,11 +1,11 @@
-//! Compares messages that are written manually with the `.proto` that they are from.
+//! Compares manually written messages with their `.proto`.
 
-/// Panics unless each field of the structures in `source` is in `proto`, with its type and tag; there are `least` of them.
-pub fn assert_fields(source: &str, proto: &str, least: usize) {
+/// Panics unless `source` has at least `min` fields, and each is in `proto` with its type and tag.
+pub fn assert_fields(source: &str, proto: &str, min: usize) {
     let (proto, ours) = (of_proto(proto), of_structs(source));
-    assert!(ours.len() >= least, "{ours:?}");
-    let strange: Vec<_> = ours.iter().filter(|field| !proto.contains(field)).collect();
-    assert!(strange.is_empty(), "{strange:?} are not in {proto:?}");
+    assert!(ours.len() >= min, "{ours:?}");
+    let unknown: Vec<_> = ours.iter().filter(|field| !proto.contains(field)).collect();
+    assert!(unknown.is_empty(), "{unknown:?} are not in {proto:?}");
 }
 
 /// A field as `message.field`, and its type and tag, without differences of notation.
@@ -43,13 +43,13 @@ fn of_structs(text: &str) -> Vec<(String, String)> {
             let (kind, tag) = attribute.rsplit_once(", tag = ").unwrap();
             let tag = tag.trim_matches('"');
             let inner = type_.trim_end_matches(',').trim_end_matches('>').rsplit('<').next().unwrap();
-            let words: Vec<_> = kind.split(", ").collect();
-            let base = match (kind.strip_prefix("map = "), words[0]) {
+            let parts: Vec<_> = kind.split(", ").collect();
+            let base = match (kind.strip_prefix("map = "), parts[0]) {
                 (Some(of), _) => format!("map<{}>", of.trim_matches('"')),
                 (None, "message") => inner.to_owned(),
                 (None, scalar) => scalar.to_owned(),
             };
-            let repeated = if words.contains(&"repeated") { "repeated " } else { "" };
+            let repeated = if parts.contains(&"repeated") { "repeated " } else { "" };
             fields.push(field(message, name, &format!("{repeated}{base}"), tag));
         }
     }

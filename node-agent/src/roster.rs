@@ -15,11 +15,11 @@ use kube::{
 };
 use tokio::time::Instant;
 
-/// A Node, reduced to name and uid.
+/// The metadata of a Node, reduced to name, uid and one label.
 pub type NodeMeta = PartialObjectMeta<Node>;
 
 /// The minimum time between two repairs of a NodeTopology that another writer keeps changing.
-const REPAIR_EVERY: Duration = Duration::from_secs(2);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The described nodes, shared by all tasks of the agent.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ pub struct Roster {
 /// One node.
 #[derive(Debug, Default)]
 struct Entry {
-    /// `None`: the description was removed, and the empty topology is still to be published.
+    /// `None` if the description was removed and the empty topology is not published yet.
     spec: Option<Arc<NodeTopologySpec>>,
-    /// The Node (uid) for which the present `spec` was published, and the time of the last write.
+    /// The uid of the Node for which the current `spec` was published, and the time of the last write.
     published: Option<(String, Instant)>,
-    /// Whether anything was published for the present Node.
-    once: bool,
+    /// Whether anything was published for the current Node.
+    was_published: bool,
     failures: u32,
-    waits: bool,
+    is_waiting: bool,
 }
 
 /// What to publish for a node.
@@ -83,21 +83,21 @@ impl Roster {
 
     /// The delay before `node` is written again, if the same content was written recently.
     ///
-    /// Without it, two agents that describe one node would overwrite each other at full speed.
-    pub fn patience(&self, node: &str, uid: &str) -> Option<Duration> {
+    /// It limits the write rate of two agents that describe the same node and overwrite each other.
+    pub fn repair_delay(&self, node: &str, uid: &str) -> Option<Duration> {
         let entries = self.lock();
         let (for_uid, at) = entries.get(node)?.published.as_ref()?;
-        let left = REPAIR_EVERY.checked_sub(at.elapsed())?;
+        let left = REPAIR_INTERVAL.checked_sub(at.elapsed())?;
         (for_uid == uid).then_some(left)
     }
 
-    /// Records that the API server holds `spec` for `node`; `written` if that took a write.
+    /// Records that `spec` is published for `node`; `written` if this took a write.
     pub fn published(&self, node: &str, uid: &str, spec: Option<&Arc<NodeTopologySpec>>, written: bool) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(node) else { return };
-        (entry.once, entry.failures) = (true, 0);
+        (entry.was_published, entry.failures) = (true, 0);
         if entry.spec.as_ref() != spec {
-            return; // described anew in the meantime: that is published next
+            return; // the description changed meanwhile, and is published next
         }
         if spec.is_none() {
             entries.remove(node);
@@ -114,7 +114,7 @@ impl Roster {
         entry.failures
     }
 
-    /// The described nodes whose Node exists, with the uid of the Node; these have Leases.
+    /// The described nodes whose Node exists, with its uid. These have Leases.
     pub fn alive(&self) -> BTreeMap<String, String> {
         let entries = self.lock();
         let described = entries.iter().filter(|(_, entry)| entry.spec.is_some());
@@ -127,40 +127,42 @@ impl Roster {
         entries.iter().filter_map(|(node, entry)| Some((node.clone(), entry.spec.clone()?))).collect()
     }
 
-    /// The names of all nodes that are described or still to be emptied.
+    /// The names of all nodes that are described, or whose empty topology is not published yet.
     pub fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
 
-    /// Whether each described node was published once, or waits for its Node. False before Nodes are known.
+    /// Whether each described node was published once, or waits for its Node.
     pub fn is_ready(&self) -> bool {
         let entries = self.lock();
-        entries.iter().all(|(node, entry)| entry.spec.is_none() || entry.once || self.uid(node).is_none())
+        entries
+            .iter()
+            .all(|(node, entry)| entry.spec.is_none() || entry.was_published || self.uid(node).is_none())
     }
 
     /// Records that the Node exists.
     pub fn appeared(&self, node: &str) {
         if let Some(entry) = self.lock().get_mut(node) {
-            entry.waits = false;
+            entry.is_waiting = false;
         }
     }
 
-    /// The described nodes that started to wait for their Node since the last call.
+    /// The described nodes whose Node is missing since the last call.
     ///
-    /// Call it once Nodes are known: a removed description is forgotten when its Node is gone, too.
+    /// Call it after the Nodes are listed: it drops removed descriptions whose Node does not exist.
     pub fn newly_waiting(&self) -> Vec<String> {
         let mut entries = self.lock();
         entries.retain(|node, entry| entry.spec.is_some() || self.uid(node).is_some());
-        let mut newly = Vec::new();
+        let mut names = Vec::new();
         for (node, entry) in &mut *entries {
-            let waits = self.uid(node).is_none();
-            if waits && !entry.waits {
-                (entry.once, entry.published) = (false, None);
-                newly.push(node.clone());
+            let is_waiting = self.uid(node).is_none();
+            if is_waiting && !entry.is_waiting {
+                (entry.was_published, entry.published) = (false, None);
+                names.push(node.clone());
             }
-            entry.waits = waits;
+            entry.is_waiting = is_waiting;
         }
-        newly
+        names
     }
 
     /// The Nodes of the cluster.
@@ -195,27 +197,27 @@ mod tests {
     }
 
     #[test]
-    fn a_node_waits_is_published_and_its_description_is_taken_back() {
+    fn a_node_waits_for_its_node_is_published_and_is_emptied() {
         let (nodes, mut cluster) = store();
         let roster = Roster::new(nodes);
         assert_eq!(roster.describe(&described(&["a", "b"])), ["a", "b"]);
         assert!(roster.describe(&described(&["a", "b"])).is_empty(), "nothing changed");
         assert_eq!(roster.newly_waiting(), ["a", "b"]);
-        assert!(roster.newly_waiting().is_empty(), "said once");
+        assert!(roster.newly_waiting().is_empty(), "reported once");
         assert!(roster.is_ready() && roster.alive().is_empty());
 
         cluster.apply_watcher_event(&Event::Apply(node("a", "1")));
         roster.appeared("a");
-        assert!(!roster.is_ready(), "a is there and not published");
+        assert!(!roster.is_ready(), "a exists and is not published");
         let spec = roster.topologies()["a"].clone();
         roster.published("a", "1", Some(&spec), true);
         assert!(roster.is_ready());
         assert_eq!(roster.alive(), BTreeMap::from([("a".to_owned(), "1".to_owned())]));
-        assert!(roster.patience("a", "1").is_some(), "written a moment ago");
-        assert!(roster.patience("a", "2").is_none(), "another Node of that name");
+        assert!(roster.repair_delay("a", "1").is_some(), "written a moment ago");
+        assert!(roster.repair_delay("a", "2").is_none(), "another Node of that name");
 
         cluster.apply_watcher_event(&Event::Delete(node("a", "1")));
-        assert_eq!(roster.newly_waiting(), ["a"], "said again");
+        assert_eq!(roster.newly_waiting(), ["a"], "reported again");
         assert!(roster.alive().is_empty());
 
         cluster.apply_watcher_event(&Event::Apply(node("a", "2")));
@@ -224,19 +226,19 @@ mod tests {
         assert_eq!(roster.describe(&described(&[])), ["a", "b"]);
         assert_eq!(roster.task("a"), Task::Publish(None));
         assert!(roster.newly_waiting().is_empty());
-        assert_eq!(roster.task("b"), Task::None, "no Node, no description: forgotten");
+        assert_eq!(roster.task("b"), Task::None, "dropped without Node and description");
         roster.published("a", "2", None, true);
         assert_eq!(roster.task("a"), Task::None);
     }
 
     #[test]
-    fn what_was_described_anew_meanwhile_is_not_taken_for_published() {
+    fn a_description_that_changed_meanwhile_is_not_recorded_as_published() {
         let (nodes, _cluster) = store();
         let roster = Roster::new(nodes);
         roster.describe(&described(&["a"]));
         roster.published("a", "1", None, true);
         assert_ne!(roster.task("a"), Task::None);
-        assert!(roster.patience("a", "1").is_none());
+        assert!(roster.repair_delay("a", "1").is_none());
         assert_eq!([roster.failed("a"), roster.failed("a")], [1, 2]);
     }
 }

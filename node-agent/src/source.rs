@@ -22,10 +22,10 @@ use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
 ///
 /// It may block: it is polled on a thread of its own, and returns quickly if nothing changed.
 pub trait Source: Send + 'static {
-    /// Short and stable: the `collector` label of the metrics.
+    /// The `collector` label of the metrics.
     fn name(&self) -> &'static str;
 
-    /// The only node that it reads, if there is one: then no other object needs to be watched.
+    /// The only node that it reads, if any. The agent then watches only the objects of this node.
     fn node(&self) -> Option<&str> {
         None
     }
@@ -33,22 +33,22 @@ pub trait Source: Send + 'static {
     /// The current topology of each node.
     fn read(&mut self) -> Result<Reading, SourceError>;
 
-    /// The same, including drivers that take seconds, which [`Self::read`] reports later.
+    /// Like [`Self::read`], but waits for drivers that take seconds.
     fn read_all(&mut self) -> Result<Reading, SourceError> {
         self.read()
     }
 
-    /// Receives the published topology of [`Self::node`] when the agent starts, and its deletion.
+    /// Restores the published topology of [`Self::node`] when the agent starts; `None` after its deletion.
     ///
-    /// A published device that is not found is reported as lost; after a deletion none is.
+    /// Published devices that are missing are reported as lost, until the NodeTopology is deleted.
     fn recall(&mut self, _published: Option<&NodeTopologySpec>) {}
 
-    /// Receives whether the drivers of GPUs may be loaded; by default they may.
+    /// Sets whether the drivers of GPUs may be loaded. By default they may.
     fn use_drivers(&mut self, _drivers: Drivers) {}
 
     /// Current device readings; empty for described machines.
     ///
-    /// Takes milliseconds, and at most a second if a driver does not answer.
+    /// Takes milliseconds, or seconds if a driver does not respond.
     fn counters(&mut self) -> Vec<DeviceReading> {
         Vec::new()
     }
@@ -63,18 +63,18 @@ pub struct Reading {
     pub problems: BTreeMap<String, Problem>,
     /// The state of each collector; empty if the source itself is the only one.
     pub collectors: Vec<Collector>,
-    /// The state of the driver release; `None` if it was not requested.
+    /// The state of the driver release; `None` if it is not requested.
     pub release: Option<Release>,
-    /// Why this process cannot see what a new process could.
+    /// Why the agent must restart to load a replaced driver library.
     pub outdated: Option<String>,
 }
 
 /// Whether the drivers of GPUs may be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drivers {
-    /// They may.
+    /// They may be loaded.
     Used,
-    /// They are to be unloaded, or their GPUs reset or repartitioned: no process may hold them.
+    /// No process may hold them, so that they can be unloaded or their GPUs reset or repartitioned.
     Released,
 }
 
@@ -90,17 +90,17 @@ pub enum Release {
 /// The state of one collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Short and stable: the `collector` label of the metrics.
+    /// The `collector` label of the metrics.
     pub name: &'static str,
-    /// How it fares.
+    /// Its state.
     pub state: CollectorState,
-    /// Why, and how to get its data; empty if it is healthy.
+    /// The reason and the remedy; empty if it is healthy.
     pub words: String,
     /// The duration of its last probe; `None` before the first.
     pub took: Option<Duration>,
 }
 
-/// Why a part of a source is not, or no longer, read.
+/// Why a part of a source cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
@@ -129,31 +129,31 @@ pub enum ProblemReason {
 /// A source that cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file or folder does not exist, or may not be read.
+    /// The file or folder cannot be read.
     #[error(
         "cannot read {path}: {source}; --simulate takes a file of NodeTopology manifests or a folder of such files"
     )]
     Unreadable {
-        /// As it was given.
+        /// The path as given.
         path: String,
-        /// The system's error.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The description of the machine does not exist, or may not be read.
+    /// The description of the machine cannot be read.
     #[error(
         "cannot read {path}: {source}; --topology-file takes hwloc's XML, as `lstopo FILE.xml` writes it, or a file \
          with one line in hwloc's synthetic form"
     )]
     Description {
-        /// As it was given.
+        /// The path as given.
         path: String,
-        /// The system's error.
+        /// The I/O error.
         source: std::io::Error,
     },
 }
 
 impl SourceError {
-    /// Whether the reason is a permission, which a retry will not change.
+    /// Whether a permission is missing.
     pub fn is_denied(&self) -> bool {
         let (Self::Unreadable { source, .. } | Self::Description { source, .. }) = self;
         source.kind() == std::io::ErrorKind::PermissionDenied
@@ -170,7 +170,7 @@ pub fn sort(spec: &mut NodeTopologySpec) {
         .sort_by(|a, b| (&a.source, &a.destination, &a.kind).cmp(&(&b.source, &b.destination, &b.kind)));
 }
 
-/// Changes whenever the file does, without reading it; equal for all missing files.
+/// A fingerprint of the file's metadata, which changes with its content. Missing files have equal ones.
 fn stamp(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = fs::metadata(path).ok();

@@ -1,4 +1,4 @@
-//! The kubelet's answers: joined, sorted, bounded, cached and published.
+//! The kubelet's responses: joined, sorted, bounded, cached and published.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use kube::{
 
 use super::*;
 use crate::podresources::{
-    fake::{Answer, FakeKubelet, memory, pod},
+    fake::{FakeKubelet, Reply, memory, pod},
     wire::{ClaimResource, ContainerDevices, DynamicResource, PodResources},
 };
 
@@ -22,7 +22,7 @@ fn uids(pods: &[(&str, &str)]) -> BTreeMap<(String, String), String> {
     pods.iter().map(uid).collect()
 }
 
-fn joined(list: &[PodResources], pods: &[(&str, &str)]) -> Known {
+fn joined(list: &[PodResources], pods: &[(&str, &str)]) -> NodeAllocations {
     let uids = uids(pods);
     join::allocations(list, |pod| uids.get(pod))
 }
@@ -49,37 +49,37 @@ fn allocations_of_a_pod_are_complete_and_sorted() {
     }];
     let gone = pod("vision", "old-0", "nvidia.com/gpu", &["GPU-9"]);
     let first = pod("audio", "mix-0", "xilinx.com/fpga", &["0000:81:00.0"]);
-    let known = joined(&[gone, crop, first], &[("vision", "crop-0"), ("audio", "mix-0")]);
-    assert_eq!(known.left_out, 0);
-    insta::assert_snapshot!(serde_yaml::to_string(&known.list).unwrap());
+    let current = joined(&[gone, crop, first], &[("vision", "crop-0"), ("audio", "mix-0")]);
+    assert_eq!(current.dropped, 0);
+    insta::assert_snapshot!(serde_yaml::to_string(&current.list).unwrap());
 }
 
 #[test]
-fn what_no_schema_takes_is_left_out_and_counted() {
+fn allocations_beyond_the_limits_of_the_schema_are_dropped_and_counted() {
     let long = "x".repeat(300);
-    let strange = [
+    let invalid = [
         pod("a", "p", "r", &["ok", &long, ""]),
         pod("a", "p", "", &["id"]),
         pod("a", "p", "without-ids", &[]),
     ];
-    let known = joined(&strange, &[("a", "p")]);
-    assert_eq!(known.list.iter().map(|held| &*held.resource).collect::<Vec<_>>(), ["r"]);
-    assert_eq!((known.list[0].device_ids.as_slice(), known.left_out), (&["ok".to_owned()][..], 2));
+    let current = joined(&invalid, &[("a", "p")]);
+    assert_eq!(current.list.iter().map(|it| &*it.resource).collect::<Vec<_>>(), ["r"]);
+    assert_eq!((current.list[0].device_ids.as_slice(), current.dropped), (&["ok".to_owned()][..], 2));
 
     let many: Vec<_> = (0..1100).map(|n| pod("a", "p", &format!("r{n}"), &["id"])).collect();
-    let known = joined(&many, &[("a", "p")]);
-    assert_eq!((known.list.len(), known.left_out), (1024, 76));
+    let current = joined(&many, &[("a", "p")]);
+    assert_eq!((current.list.len(), current.dropped), (1024, 76));
 
     let ids: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let large: Vec<_> = (0..10).map(|n| pod("a", "p", &format!("r{n}"), &ids)).collect();
-    let known = joined(&large, &[("a", "p")]);
-    let counts: Vec<_> = known.list.iter().map(|held| held.device_ids.len()).collect();
-    assert_eq!((counts, known.left_out), ([vec![1000; 8], vec![192]].concat(), 1808), "8,192 ids in all");
+    let current = joined(&large, &[("a", "p")]);
+    let counts: Vec<_> = current.list.iter().map(|it| it.device_ids.len()).collect();
+    assert_eq!((counts, current.dropped), ([vec![1000; 8], vec![192]].concat(), 1808), "8,192 ids in total");
 }
 
 #[test]
-fn the_names_of_plugins_are_those_of_devices() {
+fn ids_of_device_plugins_are_mapped_to_devices() {
     let device = |id: &str, uuid: Option<&str>, pci: Option<&str>| Device {
         id: id.into(),
         uuid: uuid.map(Into::into),
@@ -122,14 +122,14 @@ fn series_join_pods_with_devices_and_leave_out_what_is_no_device() {
         let text = Metrics::new().unwrap().render(&BTreeMap::new(), series).unwrap();
         text.lines().filter(|line| line.starts_with("cairn_pod")).collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(text(), "", "nothing is known yet");
-    allocations.learn(joined(&[crop], &[("vision", "crop-0")]));
+    assert_eq!(text(), "", "no allocations yet");
+    allocations.update(joined(&[crop], &[("vision", "crop-0")]));
     insta::assert_snapshot!(text());
 }
 
-/// A kubelet that is absent, starts, restarts and is absent for long, as seen by the agent's loop.
+/// The polling loop with a kubelet whose response changes and that rate-limits requests.
 #[tokio::test]
-async fn the_loop_tells_what_changed_and_survives_whatever_the_kubelet_does() {
+async fn changes_are_published_and_rate_limiting_keeps_the_last_allocations() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("kubelet.sock");
     let (pods, mut cluster) = store::<PodMeta>();
@@ -144,42 +144,42 @@ async fn the_loop_tells_what_changed_and_survives_whatever_the_kubelet_does() {
     cluster.apply_watcher_event(&Event::InitDone);
 
     let (allocations, metrics) = (Allocations::new(Some("node-a")), Metrics::new().unwrap());
-    let holds = |ids: &[&str]| Answer::Pods(vec![pod("vision", "crop-0", "nvidia.com/gpu", ids)]);
-    let kubelet = FakeKubelet::start(&socket, holds(&["GPU-1"]));
+    let reply = |ids: &[&str]| Reply::Pods(vec![pod("vision", "crop-0", "nvidia.com/gpu", ids)]);
+    let kubelet = FakeKubelet::start(&socket, reply(&["GPU-1"]));
     let mut changes = Box::pin(allocations.changes());
-    let story = async {
+    let scenario = async {
         use futures::StreamExt as _;
         assert_eq!(changes.next().await.unwrap(), ["node-a"]);
-        let known = allocations.of("node-a").unwrap();
-        assert_eq!((&*known.list[0].pod_uid, &*known.list[0].device_ids[0]), ("uid-1", "GPU-1"));
+        let current = allocations.of("node-a").unwrap();
+        assert_eq!((&*current.list[0].pod_uid, &*current.list[0].device_ids[0]), ("uid-1", "GPU-1"));
         assert!(allocations.of("node-b").is_none(), "another node");
-        kubelet.says(Answer::Status(8, "rejected by rate limit"));
-        let asked = kubelet.asked();
-        while kubelet.asked() < asked + 3 {
+        kubelet.set_reply(Reply::Status(8, "rejected by rate limit"));
+        let before = kubelet.requests();
+        while kubelet.requests() < before + 3 {
             tokio::task::yield_now().await;
         }
         assert!(metrics.collectors_page().starts_with("pod_resources ok"), "{}", metrics.collectors_page());
-        kubelet.says(holds(&["GPU-2"]));
+        kubelet.set_reply(reply(&["GPU-2"]));
         assert_eq!(changes.next().await.unwrap(), ["node-a"]);
         assert_eq!(allocations.of("node-a").unwrap().list[0].device_ids, ["GPU-2"]);
     };
     tokio::select! {
-        never = keep(&allocations, &metrics, Kubelet::new(&socket), pods, Duration::from_millis(10)) => match never {},
-        () = story => {}
+        never = poll(&allocations, &metrics, Kubelet::new(&socket), pods, Duration::from_millis(10)) => match never {},
+        () = scenario => {}
     }
 }
 
 #[test]
-fn failures_are_counted_when_they_begin_and_say_what_to_do() {
+fn failures_are_counted_when_they_begin_and_name_the_remedy() {
     let metrics = Metrics::new().unwrap();
     let mut failing = None;
     let denied = ListError::Denied("/kubelet.sock".into());
-    note(&metrics, &denied, &mut failing);
-    note(&metrics, &denied, &mut failing);
-    note(&metrics, &ListError::Throttled("slowly".into()), &mut failing);
+    record_failure(&metrics, &denied, &mut failing);
+    record_failure(&metrics, &denied, &mut failing);
+    record_failure(&metrics, &ListError::Throttled("slowly".into()), &mut failing);
     assert_eq!(
         metrics.collectors_page(),
-        "pod_resources denied: /kubelet.sock may not be opened: the socket is root's, so the agent has to run as user 0, without any capability\n"
+        "pod_resources denied: cannot open /kubelet.sock: root owns the socket, so run the agent as user 0 (no capability is needed)\n"
     );
     let text = metrics.render(&BTreeMap::new(), Series::default()).unwrap();
     let counted = |reason: &str| {

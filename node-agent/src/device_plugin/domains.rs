@@ -1,4 +1,4 @@
-//! The resource of a NUMA domain: its name, its devices, and what a container gets with one.
+//! The resource of a NUMA domain: its name, its devices, and the environment of a container.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use crds::{Health, NodeTopologySpec};
 
 use super::wire::{Device, HEALTHY, NumaNode, TopologyInfo, UNHEALTHY};
 
-/// The environment variable of a container with the number of its NUMA node.
+/// The environment variable with the number of a container's NUMA node.
 pub const VARIABLE: &str = "CAIRN_NUMA_NODE";
 
 /// A NUMA domain of the node, as it is offered to the kubelet.
@@ -14,7 +14,7 @@ pub const VARIABLE: &str = "CAIRN_NUMA_NODE";
 pub struct Domain {
     /// Its number.
     pub number: u32,
-    /// Whether the kernel has a NUMA node of this number: a hint to another one makes the kubelet reject pods.
+    /// Whether the kernel has a NUMA node of this number. With a hint to any other number the kubelet rejects pods.
     pub is_numa_node: bool,
     /// Whether its devices may be allocated.
     pub is_healthy: bool,
@@ -26,7 +26,7 @@ impl Domain {
         let domains = spec.devices.iter().filter(|device| device.type_ == "NUMA Domain");
         let domain = |device: &crds::Device| {
             let number = u32::try_from(device.numa_node?).ok()?;
-            // the number of a domain without memory may be made up (ADR 210)
+            // The number of a domain without memory may be synthetic (ADR 210).
             let is_numa_node = device.nearest_memory.is_none();
             Some((number, Self { number, is_numa_node, is_healthy: device.health != Health::Lost }))
         };
@@ -43,9 +43,9 @@ impl Domain {
         format!("cairn-numa-{}.sock", self.number)
     }
 
-    /// Its devices, one for each actor that it may have.
+    /// Its devices, one per actor that it can host.
     ///
-    /// Their ids are that of the domain in the NodeTopology with the suffix of a shared device.
+    /// An id is the domain's id in the NodeTopology with the suffix of a shared device.
     pub fn devices(self, slots: u32) -> Vec<Device> {
         let health = if self.is_healthy { HEALTHY } else { UNHEALTHY };
         let topology =
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!((last.id.as_str(), last.health.as_str()), ("numa-2::109", HEALTHY));
         assert_eq!(last.topology.as_ref().unwrap().nodes, [NumaNode { id: 2 }]);
         assert_eq!(domain.environment(), [("CAIRN_NUMA_NODE".to_owned(), "2".to_owned())].into());
-        // the kubelet's answers lead back to the device of the NodeTopology
+        // ids in the kubelet's responses resolve to the device of the NodeTopology
         assert_eq!(spec.device_of(&last.id).unwrap().id, "numa-2");
     }
 

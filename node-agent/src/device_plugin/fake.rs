@@ -20,7 +20,7 @@ use tower::service_fn;
 use super::wire::{Empty, LIST_AND_WATCH, ListAndWatchResponse, REGISTER, RegisterRequest};
 use crate::kubelet_socket::connect;
 
-/// It answers until it is dropped, which removes its socket.
+/// A fake kubelet; dropping it stops the server and removes its socket.
 pub struct FakeKubelet {
     folder: PathBuf,
     registrations: mpsc::UnboundedReceiver<RegisterRequest>,
@@ -37,17 +37,17 @@ impl FakeKubelet {
         let listener = UnixListener::bind(folder.join("kubelet.sock")).unwrap();
         let (sender, registrations) = mpsc::unbounded_channel();
         let refusal = Arc::new(Mutex::new(None));
-        let refuses = Arc::clone(&refusal);
+        let shared = Arc::clone(&refusal);
         let service = service_fn(move |request: HttpRequest<Body>| {
-            let (sender, refusal) = (sender.clone(), *refuses.lock().unwrap());
+            let (sender, refusal) = (sender.clone(), *shared.lock().unwrap());
             async move {
                 if request.uri().path() != REGISTER {
-                    return Ok::<_, Infallible>(Status::unimplemented("what?").into_http());
+                    return Ok::<_, Infallible>(Status::unimplemented("unknown method").into_http());
                 }
-                let register = service_fn(move |asked: Request<RegisterRequest>| {
-                    let _ = sender.send(asked.into_inner());
-                    let answer = refusal.map_or(Ok(Empty {}), |words| Err(Status::unknown(words)));
-                    async move { answer.map(Response::new) }
+                let register = service_fn(move |request: Request<RegisterRequest>| {
+                    let _ = sender.send(request.into_inner());
+                    let response = refusal.map_or(Ok(Empty {}), |message| Err(Status::unknown(message)));
+                    async move { response.map(Response::new) }
                 });
                 Ok(ServerGrpc::new(ProstCodec::default()).unary(register, request).await)
             }
@@ -59,9 +59,9 @@ impl FakeKubelet {
         Self { folder: folder.to_owned(), registrations, refusal, server }
     }
 
-    /// Refuses registrations with these words, or accepts them.
-    pub fn refuse(&self, words: Option<&'static str>) {
-        *self.refusal.lock().unwrap() = words;
+    /// Refuses registrations with this message, or accepts them.
+    pub fn set_refusal(&self, message: Option<&'static str>) {
+        *self.refusal.lock().unwrap() = message;
     }
 
     /// The next registration.
@@ -89,23 +89,23 @@ impl FakeKubelet {
     }
 
     /// A call of a plugin.
-    pub async fn call<Q, A>(&self, endpoint: &str, path: &'static str, question: Q) -> Result<A, Status>
+    pub async fn call<Q, R>(&self, endpoint: &str, path: &'static str, request: Q) -> Result<R, Status>
     where
         Q: Message + 'static,
-        A: Message + Default + 'static,
+        R: Message + Default + 'static,
     {
         let mut plugin = Grpc::new(connect(&self.folder.join(endpoint)).await.unwrap());
         plugin.ready().await.unwrap();
-        let codec = ProstCodec::<Q, A>::default();
-        let answer = plugin.unary(Request::new(question), PathAndQuery::from_static(path), codec).await;
-        answer.map(Response::into_inner)
+        let codec = ProstCodec::<Q, R>::default();
+        let response = plugin.unary(Request::new(request), PathAndQuery::from_static(path), codec).await;
+        response.map(Response::into_inner)
     }
 }
 
 impl Drop for FakeKubelet {
     fn drop(&mut self) {
         self.server.abort();
-        // unless the next kubelet has removed it
+        // The next kubelet may have removed it.
         let _ = fs::remove_file(self.folder.join("kubelet.sock"));
     }
 }

@@ -12,14 +12,14 @@ use tonic_prost::ProstCodec;
 
 use super::wire::{DevicePluginOptions, Empty, REGISTER, RegisterRequest, VERSION};
 use crate::{
-    kubelet_socket::{Broken, connect},
+    kubelet_socket::{ConnectError, connect},
     metrics::CollectorState,
 };
 
 /// The name of the kubelet's socket in the folder of device plugins.
 pub const KUBELET: &str = "kubelet.sock";
 
-/// The time-out of a registration: the kubelet connects to the plugin before it answers, for at most 10 s.
+/// The timeout of a registration. Before it responds, the kubelet connects to the plugin for at most 10 s.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why the kubelet does not offer a resource.
@@ -27,43 +27,43 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 pub enum PluginError {
     /// The socket does not exist.
     #[error(
-        "there is no socket {}: mount the kubelet's folder device-plugins there (agent.numaDomains.enabled=true of the chart), or \
-         name another with --device-plugins", .0.display()
+        "there is no socket {}: mount the kubelet's folder device-plugins there (agent.numaDomains.enabled=true of the \
+         chart), or set --device-plugins to its path", .0.display()
     )]
     Absent(PathBuf),
     /// Permission denied.
     #[error(
-        "{} may not be used: the folder is root's, so the agent has to run as user 0, without any capability, and the folder must be \
-         mounted writable", .0.display()
+        "cannot use {}: root owns the folder, so run the agent as user 0 (no capability is needed), \
+         and mount the folder writable", .0.display()
     )]
     Denied(PathBuf),
     /// No socket for the kubelet to connect to.
-    #[error("cannot listen on {path}: {source}; it is tried again")]
+    #[error("cannot listen on {path}: {source}; retrying")]
     Listen {
         /// The path of the socket.
         path: PathBuf,
-        /// The system's error.
+        /// The I/O error.
         source: io::Error,
     },
     /// The connection was refused or broke.
-    #[error("the kubelet does not answer on {path}: {words}; the registration is repeated", path = .0.display(), words = .1)]
+    #[error("cannot reach the kubelet at {path}: {message}; retrying", path = .0.display(), message = .1)]
     Unreachable(PathBuf, String),
-    /// A time-out.
-    #[error("the kubelet did not answer on {} in time; the registration is repeated", .0.display())]
+    /// The request timed out.
+    #[error("the registration with the kubelet at {} timed out; retrying", .0.display())]
     Timeout(PathBuf),
     /// The server is not a kubelet, or an old one.
-    #[error("what listens on {} knows no device plugin API v1beta1: is it the kubelet's socket?", .0.display())]
+    #[error("the server at {} has no device plugin API v1beta1: check that it is the kubelet's socket", .0.display())]
     Unknown(PathBuf),
-    /// The kubelet refused.
-    #[error("the kubelet refuses to register {resource}: {words}; the registration is repeated")]
+    /// The kubelet refused the registration.
+    #[error("the kubelet refuses to register {resource}: {message}; retrying")]
     Refused {
         /// The resource.
         resource: String,
-        /// The kubelet's words.
-        words: String,
+        /// The kubelet's message.
+        message: String,
     },
-    /// The kubelet accepted the registration, and does not watch the devices.
-    #[error("the kubelet does not watch the devices of {0}: see its log; they are registered again")]
+    /// The kubelet accepted the registration, but does not watch the devices.
+    #[error("the kubelet does not watch the devices of {0}: see its log; registering again")]
     Unwatched(String),
 }
 
@@ -101,23 +101,23 @@ pub async fn register(folder: &Path, endpoint: String, resource: String) -> Resu
 }
 
 async fn call(socket: &Path, request: RegisterRequest) -> Result<(), PluginError> {
-    let unusable = |broken| match broken {
-        Broken::Absent => PluginError::Absent(socket.to_owned()),
-        Broken::Denied => PluginError::Denied(socket.to_owned()),
-        Broken::Unreachable(words) => PluginError::Unreachable(socket.to_owned(), words),
+    let connect_error = |error| match error {
+        ConnectError::Absent => PluginError::Absent(socket.to_owned()),
+        ConnectError::Denied => PluginError::Denied(socket.to_owned()),
+        ConnectError::Unreachable(message) => PluginError::Unreachable(socket.to_owned(), message),
     };
-    let mut kubelet = Grpc::new(connect(socket).await.map_err(unusable)?);
-    kubelet.ready().await.map_err(|error| unusable(Broken::from(&error)))?;
+    let mut kubelet = Grpc::new(connect(socket).await.map_err(connect_error)?);
+    kubelet.ready().await.map_err(|error| connect_error(ConnectError::from(&error)))?;
     let resource = request.resource_name.clone();
     let refused = |status: Status| {
-        let words = status.message().to_owned();
+        let message = status.message().to_owned();
         match status.code() {
             Code::Unimplemented => PluginError::Unknown(socket.to_owned()),
-            Code::Unavailable => PluginError::Unreachable(socket.to_owned(), words),
-            _ => PluginError::Refused { resource, words },
+            Code::Unavailable => PluginError::Unreachable(socket.to_owned(), message),
+            _ => PluginError::Refused { resource, message },
         }
     };
     let codec = ProstCodec::<RegisterRequest, Empty>::default();
-    let answer = kubelet.unary(Request::new(request), PathAndQuery::from_static(REGISTER), codec).await;
-    answer.map(drop).map_err(refused)
+    let response = kubelet.unary(Request::new(request), PathAndQuery::from_static(REGISTER), codec).await;
+    response.map(drop).map_err(refused)
 }

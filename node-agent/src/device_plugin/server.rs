@@ -29,7 +29,7 @@ use super::{
     },
 };
 
-/// What a server offers: a domain, and the number of its devices.
+/// The offer of a server: a domain, and the number of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The domain.
@@ -38,7 +38,7 @@ pub struct Offer {
     pub slots: u32,
 }
 
-/// Distinguishes a socket from one that is created later at its path.
+/// The identity of a socket file: one that is created later at the same path differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity(u64, i64, i64);
 
@@ -60,7 +60,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens at `socket`, in place of a socket that an earlier agent left there.
+    /// Listens at `socket`, and replaces a socket that an earlier agent left there.
     pub fn bind(socket: PathBuf, offer: Offer) -> io::Result<Self> {
         if fs::symlink_metadata(&socket).is_ok_and(|found| found.file_type().is_socket()) {
             fs::remove_file(&socket)?;
@@ -68,7 +68,7 @@ impl Endpoint {
         let listener = UnixListener::bind(&socket)?;
         let identity = Identity::of(&socket)?;
         let offer = Arc::new(watch::Sender::new(offer));
-        // connections outlive the server, and their streams end when the endpoint is dropped
+        // Connections outlive the server task. Their streams end when the endpoint drops the sender.
         let offered = Arc::downgrade(&offer);
         let service = service_fn(move |request| {
             let offered = offered.upgrade();
@@ -76,17 +76,17 @@ impl Endpoint {
                 let Some(offered) = offered else {
                     return Ok::<_, Infallible>(Status::unavailable("the agent is stopping").into_http());
                 };
-                Ok(answer(request, &offered).await)
+                Ok(handle(request, &offered).await)
             }
         });
         let server = tokio::spawn(async move {
-            // a server that ends is replaced, as is a removed socket
+            // The plugin replaces a finished server, as it does a removed socket.
             let _ = Server::builder().serve_with_incoming(service, connections(listener)).await;
         });
         Ok(Self { socket, identity, offer, server })
     }
 
-    /// Whether the kubelet can still connect: a kubelet that starts removes the sockets of all plugins.
+    /// Whether the kubelet can still connect. A starting kubelet removes the sockets of all plugins.
     pub fn listens(&self) -> bool {
         !self.server.is_finished() && Identity::of(&self.socket).is_ok_and(|now| now == self.identity)
     }
@@ -96,7 +96,7 @@ impl Endpoint {
         self.offer.receiver_count() > 0
     }
 
-    /// Changes what is offered; the kubelet receives it at once.
+    /// Changes the offer, and sends it to subscribed kubelets.
     pub fn set(&self, now: Offer) {
         self.offer.send_if_modified(|before| std::mem::replace(before, now) != now);
     }
@@ -105,14 +105,14 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.server.abort();
-        // the path may be another server's by now
+        // Another server may have replaced the socket.
         if Identity::of(&self.socket).is_ok_and(|now| now == self.identity) {
             let _ = fs::remove_file(&self.socket);
         }
     }
 }
 
-/// Incoming connections, one after the other.
+/// The incoming connections.
 pub fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
     stream::unfold(listener, async |listener| {
         let connection = listener.accept().await.map(|(connection, _)| connection);
@@ -120,11 +120,11 @@ pub fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<Unix
     })
 }
 
-/// One call of the service `v1beta1.DevicePlugin`.
-async fn answer(request: HttpRequest<Body>, offered: &watch::Sender<Offer>) -> http::Response<Body> {
+/// Handles one call of the service `v1beta1.DevicePlugin`.
+async fn handle(request: HttpRequest<Body>, offered: &watch::Sender<Offer>) -> http::Response<Body> {
     match request.uri().path() {
         OPTIONS => {
-            // both false: devices of a domain are interchangeable, and need no preparation
+            // Both options are false: devices of a domain are interchangeable, and need no preparation.
             let options =
                 service_fn(async |_: Request<Empty>| Ok(Response::new(DevicePluginOptions::default())));
             Grpc::new(ProstCodec::default()).unary(options, request).await
@@ -139,8 +139,8 @@ async fn answer(request: HttpRequest<Body>, offered: &watch::Sender<Offer>) -> h
         }
         ALLOCATE => {
             let domain = offered.borrow().domain;
-            let allocate = service_fn(move |asked: Request<AllocateRequest>| {
-                let containers = asked.into_inner().container_requests;
+            let allocate = service_fn(move |request: Request<AllocateRequest>| {
+                let containers = request.into_inner().container_requests;
                 let allocation = |_| ContainerAllocateResponse { envs: domain.environment() };
                 let container_responses = containers.into_iter().map(allocation).collect();
                 async { Ok(Response::new(AllocateResponse { container_responses })) }
@@ -148,15 +148,15 @@ async fn answer(request: HttpRequest<Body>, offered: &watch::Sender<Offer>) -> h
             Grpc::new(ProstCodec::default()).unary(allocate, request).await
         }
         PREFERRED => {
-            let prefer = service_fn(async |asked: Request<PreferredAllocationRequest>| {
-                let containers = asked.into_inner().container_requests;
+            let prefer = service_fn(async |request: Request<PreferredAllocationRequest>| {
+                let containers = request.into_inner().container_requests;
                 let container_responses = containers.into_iter().map(preferred).collect();
                 Ok(Response::new(PreferredAllocationResponse { container_responses }))
             });
             Grpc::new(ProstCodec::default()).unary(prefer, request).await
         }
         PRE_START => {
-            // the ids of the devices, which are skipped as an unknown field
+            // The device ids are skipped as an unknown field.
             let start = service_fn(async |_: Request<Empty>| Ok(Response::new(Empty {})));
             Grpc::new(ProstCodec::default()).unary(start, request).await
         }
@@ -168,7 +168,7 @@ async fn answer(request: HttpRequest<Body>, offered: &watch::Sender<Offer>) -> h
 fn lists(mut offers: watch::Receiver<Offer>) -> impl Stream<Item = Result<ListAndWatchResponse, Status>> {
     offers.mark_changed();
     stream::unfold(offers, async |mut offers| {
-        // the endpoint is dropped: the stream ends
+        // The stream ends when the endpoint is dropped.
         offers.changed().await.ok()?;
         let Offer { domain, slots } = *offers.borrow_and_update();
         Some((Ok(ListAndWatchResponse { devices: domain.devices(slots) }), offers))
@@ -176,10 +176,10 @@ fn lists(mut offers: watch::Receiver<Offer>) -> impl Stream<Item = Result<ListAn
 }
 
 /// The devices that must be included, and the first of the others.
-fn preferred(asked: ContainerPreferredAllocationRequest) -> ContainerPreferredAllocationResponse {
-    let mut device_ids = asked.must_include_device_ids;
-    let size = usize::try_from(asked.allocation_size).unwrap_or(0);
-    for id in asked.available_device_ids {
+fn preferred(request: ContainerPreferredAllocationRequest) -> ContainerPreferredAllocationResponse {
+    let mut device_ids = request.must_include_device_ids;
+    let size = usize::try_from(request.allocation_size).unwrap_or(0);
+    for id in request.available_device_ids {
         if device_ids.len() >= size {
             break;
         }
@@ -195,13 +195,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preferred_devices_include_those_that_must_be() {
+    fn preferred_devices_contain_the_required_ones() {
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-        let asked = ContainerPreferredAllocationRequest {
+        let request = ContainerPreferredAllocationRequest {
             available_device_ids: ids(&["a", "b", "c"]),
             must_include_device_ids: ids(&["b"]),
             allocation_size: 2,
         };
-        assert_eq!(preferred(asked).device_ids, ids(&["b", "a"]));
+        assert_eq!(preferred(request).device_ids, ids(&["b", "a"]));
     }
 }

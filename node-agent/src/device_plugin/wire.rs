@@ -1,7 +1,8 @@
-//! The messages of the kubelet's device plugin API v1beta1 that are used, as in
+//! The used messages of the kubelet's device plugin API v1beta1, as in
 //! `node-agent/proto/deviceplugin-v1beta1.proto`.
 //!
-//! Written manually, as those of PodResources: unknown fields are skipped, and a test compares each field with the proto.
+//! Written manually, like those of PodResources. Unknown fields are skipped, and a test compares each field with the
+//! proto.
 
 use std::collections::HashMap;
 
@@ -12,22 +13,22 @@ pub const VERSION: &str = "v1beta1";
 
 /// The method of the kubelet that registers a plugin.
 pub const REGISTER: &str = "/v1beta1.Registration/Register";
-/// The method of a plugin that names its optional calls.
+/// The method of a plugin that returns which optional methods it needs.
 pub const OPTIONS: &str = "/v1beta1.DevicePlugin/GetDevicePluginOptions";
 /// The method of a plugin that streams its devices.
 pub const LIST_AND_WATCH: &str = "/v1beta1.DevicePlugin/ListAndWatch";
 /// The optional method of a plugin that chooses among devices.
 pub const PREFERRED: &str = "/v1beta1.DevicePlugin/GetPreferredAllocation";
-/// The method of a plugin that says what a container gets with its devices.
+/// The method of a plugin that returns the environment of a container with its devices.
 pub const ALLOCATE: &str = "/v1beta1.DevicePlugin/Allocate";
 /// The optional method of a plugin that prepares devices.
 pub const PRE_START: &str = "/v1beta1.DevicePlugin/PreStartContainer";
 
-/// Nothing; also the answer to [`PRE_START`].
+/// An empty message; also the response to [`PRE_START`].
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Empty {}
 
-/// Which optional calls a plugin needs.
+/// The optional methods that a plugin needs.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct DevicePluginOptions {
     #[prost(bool, tag = "1")]
@@ -41,7 +42,7 @@ pub struct DevicePluginOptions {
 pub struct RegisterRequest {
     #[prost(string, tag = "1")]
     pub version: String,
-    /// The name of the plugin's socket, in the folder of the kubelet's.
+    /// The name of the plugin's socket, in the same folder as the kubelet's.
     #[prost(string, tag = "2")]
     pub endpoint: String,
     #[prost(string, tag = "3")]
@@ -72,10 +73,10 @@ pub struct Device {
 
 /// The health of a device that may be allocated.
 pub const HEALTHY: &str = "Healthy";
-/// The health of a device that is not allocated.
+/// The health of a device that must not be allocated.
 pub const UNHEALTHY: &str = "Unhealthy";
 
-/// The locality of a device, from which the kubelet makes topology hints.
+/// The locality of a device, from which the kubelet derives topology hints.
 #[derive(Clone, PartialEq, Message)]
 pub struct TopologyInfo {
     #[prost(message, repeated, tag = "1")]
@@ -89,7 +90,7 @@ pub struct NumaNode {
     pub id: i64,
 }
 
-/// A question about preferred devices, by container.
+/// A request for preferred devices, by container.
 #[derive(Clone, PartialEq, Message)]
 pub struct PreferredAllocationRequest {
     #[prost(message, repeated, tag = "1")]
@@ -135,7 +136,7 @@ pub struct ContainerAllocateRequest {
     pub devices_ids: Vec<String>,
 }
 
-/// What containers get with their devices.
+/// The results of allocations, by container.
 #[derive(Clone, PartialEq, Message)]
 pub struct AllocateResponse {
     #[prost(message, repeated, tag = "1")]
@@ -152,7 +153,7 @@ pub struct ContainerAllocateResponse {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn each_field_is_as_the_proto_has_it() {
+    fn each_field_matches_the_proto() {
         let proto = include_str!("../../proto/deviceplugin-v1beta1.proto");
         crate::proto::assert_fields(include_str!("wire.rs"), proto, 20);
     }

@@ -1,4 +1,4 @@
-//! Detects hardware changes cheaply, by a few small reads instead of a full probe.
+//! Detects hardware changes with a few small reads, which are cheaper than a full probe.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -9,8 +9,8 @@ use std::{
 
 /// A fingerprint of the hardware that the kernel reports.
 ///
-/// It covers the names of PCI devices and FPGAs, the online processors, and the memory of each NUMA domain, or of the machine
-/// if there is one domain: a virtual machine's memory can change while it runs.
+/// It covers PCI devices, FPGAs, online processors, and the memory of each NUMA domain, or of the machine if it has one
+/// domain. The memory of a virtual machine can change at run time.
 pub fn fingerprint(root: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for folder in ["sys/bus/pci/devices", "sys/class/fpga_manager", "sys/class/fpga_region"] {
@@ -31,8 +31,8 @@ pub fn fingerprint(root: &Path) -> u64 {
 
 /// The memory of the machine in bytes, if one NUMA domain has all of it.
 ///
-/// The kernel of a virtual machine that initializes memory lazily reports only the initialized part for its domain, but all of
-/// it for the machine.
+/// In virtual machines with lazily initialized memory, the kernel reports only the initialized part for the domain, but
+/// all memory for the machine.
 pub fn memory_of_only_domain(root: &Path) -> Option<i64> {
     match *domains(root) {
         [_] => total(&root.join("proc/meminfo")),
@@ -69,13 +69,13 @@ pub fn on_bus(root: &Path) -> Option<BTreeSet<String>> {
     let entries = fs::read_dir(root.join("sys/bus/pci/devices")).ok()?;
     let address = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
     let addresses = entries.map(address).collect::<Option<BTreeSet<_>>>()?;
-    // A bus without any device is hidden from this process.
+    // An empty bus means that it is hidden from this process.
     (!addresses.is_empty()).then_some(addresses)
 }
 
 /// The maximum bandwidth of a PCI device and its slot, in bytes per second, by address.
 ///
-/// Idle links run at a lower speed, so their current speed is not representative.
+/// The current speed is not representative, as idle links run at a lower one.
 pub fn pcie_capacities(root: &Path) -> BTreeMap<String, i64> {
     let devices = root.join("sys/bus/pci/devices");
     let capacity = |folder: &Path| -> Option<i64> {
@@ -92,7 +92,7 @@ pub fn pcie_capacities(root: &Path) -> BTreeMap<String, i64> {
     names(&devices).into_iter().filter_map(|address| Some((address.clone(), of(&address)?))).collect()
 }
 
-/// The bandwidth of a link after its line code, by lanes and GT/s.
+/// The bandwidth of a link without the overhead of its line code, by lanes and GT/s.
 pub fn link_bytes_per_second(gigatransfers: f64, lanes: i64) -> Option<i64> {
     // Per lane, in bytes per second: 8b/10b up to 5 GT/s, 128b/130b up to 32, flits above.
     let lane: i64 = match gigatransfers {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_or_goes_changes_the_fingerprint_and_nothing_else_does() {
+    fn only_added_or_removed_hardware_changes_the_fingerprint() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let mut last = fingerprint(root);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_cannot_be_seen_is_not_taken_for_one_without_devices() {
+    fn a_hidden_bus_differs_from_one_without_devices() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         assert_eq!(on_bus(root), None);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_carries_what_both_of_its_ends_can() {
+    fn the_bandwidth_of_a_link_is_the_minimum_of_both_ends() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let port = "sys/devices/pci0000:00/0000:00:01.0";

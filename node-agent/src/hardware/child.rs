@@ -1,4 +1,4 @@
-//! Runs probes that may crash, hang, or leave a driver's libraries in memory in a child process.
+//! Runs probes in child processes, as they may crash, hang, or leave a driver's libraries in memory.
 
 use std::{
     fs,
@@ -22,31 +22,31 @@ use serde::{
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How long a killed child may take to exit.
-const TO_DIE: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The prefix of an answer that reports a panic.
-const PANICKED: &str = "the probe process panicked at ";
+/// The prefix of a response that reports a panic.
+const PANIC_PREFIX: &str = "the probe process panicked at ";
 
-/// Held while a child runs: each may use all memory that the agent leaves, so two at once would exceed it.
-static TURN: Mutex<()> = Mutex::new(());
+/// Held while a child runs. One child may use all memory that the agent leaves, so two must not run at once.
+static RUNNING: Mutex<()> = Mutex::new(());
 
-/// The share of a container's memory that is reserved for the agent, in bytes.
-const OF_THE_AGENT: u64 = 40 * 1024 * 1024;
+/// The part of a container's memory that is reserved for the agent, in bytes.
+const AGENT_BYTES: u64 = 40 * 1024 * 1024;
 
-/// The minimum memory of a child, in bytes; with less it would not start.
-const LEAST: u64 = 32 * 1024 * 1024;
+/// The minimum memory limit of a child, in bytes. With less it does not start.
+const MIN_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The answer of a child on its standard output, as JSON.
+/// The response of a child on its standard output, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer<T> {
     /// The result.
     Found(T),
-    /// Nothing of the kind exists here, and why.
+    /// There is nothing to probe; the reason.
     Absent(String),
-    /// A permission is missing, and the remedy.
+    /// A permission is missing; the remedy.
     Denied(String),
-    /// The probe failed, and why.
+    /// The probe failed; the reason.
     Failed(String),
 }
 
@@ -55,12 +55,12 @@ pub enum Answer<T> {
 pub struct Child {
     subcommand: &'static str,
     limit: Duration,
-    /// A killed child that has not exited: while it lives no other is started.
+    /// A killed child that has not exited. No other child is started meanwhile.
     undead: Option<process::Child>,
 }
 
 impl Child {
-    /// `limit` is the time-out of an answer.
+    /// `limit` is the timeout of a response.
     pub fn new(subcommand: &'static str, limit: Duration) -> Self {
         Self { subcommand, limit, undead: None }
     }
@@ -73,115 +73,115 @@ impl Child {
         self.undead.is_some()
     }
 
-    /// Waits until it has exited, without a limit.
-    pub fn bury(&mut self) {
+    /// Waits without a timeout until a killed child has exited.
+    pub fn reap(&mut self) {
         if let Some(mut child) = self.undead.take() {
-            // a child that cannot be waited for has exited
+            // `wait` fails only if the child has exited.
             let _ = child.wait();
         }
     }
 
-    /// Sends a request to a new child, and returns its answer; waits until no other child runs.
+    /// Sends a request to a new child, and returns its response. Waits until no other child runs.
     ///
-    /// The other child may take its whole time-out: call it on threads that may block.
+    /// Call it on a thread that may block: the other child may take its whole timeout.
     pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ask_of(itself(self.subcommand), input)
+        let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run(own_executable(self.subcommand), input)
     }
 
-    /// The same without waiting: returns `None` at once while another child runs.
+    /// Like [`Self::ask`], but returns `None` immediately while another child runs.
     pub fn try_ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Option<Answer<T>> {
-        let _turn = match TURN.try_lock() {
-            Ok(turn) => turn,
+        let _running = match RUNNING.try_lock() {
+            Ok(running) => running,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(self.ask_of(itself(self.subcommand), input))
+        Some(self.run(own_executable(self.subcommand), input))
     }
 
-    fn ask_of<T: DeserializeOwned>(&mut self, command: Command, input: &impl Serialize) -> Answer<T> {
+    fn run<T: DeserializeOwned>(&mut self, command: Command, input: &impl Serialize) -> Answer<T> {
         if self.is_undead() {
-            return Answer::Failed(self.undead_words());
+            return Answer::Failed(self.undead_message());
         }
         let input = match serde_json::to_vec(input) {
             Ok(input) => input,
             Err(error) => return Answer::Failed(error.to_string()),
         };
-        let (mut child, said) = match start(command, self.subcommand, input) {
+        let (mut child, output) = match start(command, self.subcommand, input) {
             Ok(started) => started,
-            Err(error) => return Answer::Failed(format!("cannot start a process for it: {error}")),
+            Err(error) => return Answer::Failed(format!("cannot start the probe process: {error}")),
         };
-        let answered = said.recv_timeout(self.limit);
-        if answered.is_err() {
-            // An error means that it has exited, and needs no kill.
+        let received = output.recv_timeout(self.limit);
+        if received.is_err() {
+            // `kill` fails only if the child has exited.
             let _ = child.kill();
-            let _ = said.recv_timeout(TO_DIE);
+            let _ = output.recv_timeout(EXIT_TIMEOUT);
         }
-        // A child that has answered, or was killed, exits in a moment; the wait is for it, not for a driver.
-        let status = ended(&mut child);
+        // A child that has responded or was killed exits within milliseconds, unless a driver hangs.
+        let status = wait_for_exit(&mut child);
         if status.is_none() {
-            // Its answer is complete.
+            // Its response is complete, or it was killed.
             let _ = child.kill();
             self.undead = Some(child);
         }
-        let read = match answered {
-            Err(_) => Err(format!("there was no answer within {:?}: a driver hangs", self.limit)),
-            Ok(Err(error)) => Err(format!("cannot read the answer: {error}")),
+        let response = match received {
+            Err(_) => Err(format!("no response within {:?}: a driver hangs", self.limit)),
+            Ok(Err(error)) => Err(format!("cannot read the response: {error}")),
             Ok(Ok(text)) => serde_json::from_slice(&text).map_err(|error| match status {
                 Some(status) if !status.success() => {
                     format!("a library crashed: the probe process ended with {status}")
                 }
-                _ => format!("the answer makes no sense: {error}"),
+                _ => format!("cannot parse the response: {error}"),
             }),
         };
-        match read {
-            // A complete answer is valid, however long the child takes to exit.
+        match response {
+            // A complete response is valid, however long the child takes to exit.
             Ok(answer) => answer,
-            Err(_) if self.undead.is_some() => Answer::Failed(self.undead_words()),
-            Err(words) => Answer::Failed(words),
+            Err(_) if self.undead.is_some() => Answer::Failed(self.undead_message()),
+            Err(message) => Answer::Failed(message),
         }
     }
 
-    fn undead_words(&self) -> String {
+    fn undead_message(&self) -> String {
         format!(
-            "there was no answer within {:?}, and the process that looks does not end though it was killed: a driver \
-             hangs in the kernel; it is not retried before that exits",
+            "no response within {:?}, and the killed probe process does not exit: a driver hangs in the kernel; the \
+             probe is retried after the process exits",
             self.limit
         )
     }
 }
 
 /// This executable with a subcommand.
-fn itself(subcommand: &str) -> Command {
-    // This path remains valid if the file was replaced or removed.
+fn own_executable(subcommand: &str) -> Command {
+    // This path remains valid if the file is replaced or removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg(subcommand);
     command
 }
 
-/// A child's output: its answer, or everything if it closed its output before the answer was complete.
-type Said = Receiver<io::Result<Vec<u8>>>;
+/// A child's output: its response, or everything before it closed its output.
+type Output = Receiver<io::Result<Vec<u8>>>;
 
-/// Starts the child, and a thread of this name that reads from it.
-fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(process::Child, Said)> {
+/// Starts the child, and a thread of this name that reads its output.
+fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(process::Child, Output)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = channel();
     let thread = thread::Builder::new().name(name.to_owned()).stack_size(128 * 1024);
-    let listener = thread.spawn(move || {
-        let talk = || -> io::Result<Vec<u8>> {
+    let reader = thread.spawn(move || {
+        let exchange = || -> io::Result<Vec<u8>> {
             if let Some(mut to) = to {
-                // A child that closes its input early says why in its answer.
+                // The response of a child that closes its input early contains the reason.
                 let _ = to.write_all(&input);
             }
-            from.map_or(Ok(Vec::new()), |from| read_answer(BufReader::new(from.take(MAX_BYTES))))
+            from.map_or(Ok(Vec::new()), |from| read_response(BufReader::new(from.take(MAX_BYTES))))
         };
-        // The receiver is gone after a time-out.
-        let _ = sender.send(talk());
+        // The receiver is dropped after a timeout.
+        let _ = sender.send(exchange());
     });
-    if let Err(error) = listener {
-        // Nothing would read its output, nor notice its exit. It has no request yet: no driver blocks it.
+    if let Err(error) = reader {
+        // The child has no request yet, so no driver blocks its exit.
         let _ = child.kill();
         let _ = child.wait();
         return Err(error);
@@ -192,7 +192,7 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
 /// Reads up to the end of the first line that completes a JSON value, or to the end.
 ///
 /// A library that hangs at process exit keeps the output open.
-fn read_answer(mut from: impl BufRead) -> io::Result<Vec<u8>> {
+fn read_response(mut from: impl BufRead) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     while from.read_until(b'\n', &mut text)? > 0 {
         if serde_json::from_slice::<IgnoredAny>(&text).is_ok() {
@@ -203,11 +203,11 @@ fn read_answer(mut from: impl BufRead) -> io::Result<Vec<u8>> {
 }
 
 /// The exit status of a child that has finished; `None` if it does not exit.
-fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
-    // The standard library has no wait with a time-out; a process exits within a millisecond or hangs for minutes.
+fn wait_for_exit(child: &mut process::Child) -> Option<process::ExitStatus> {
+    // The standard library has no wait with a timeout. A process exits within a millisecond, or hangs for minutes.
     let mut pause = Duration::from_micros(100);
     let mut waited = Duration::ZERO;
-    while waited < TO_DIE {
+    while waited < EXIT_TIMEOUT {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
             Err(_) => return None,
@@ -219,59 +219,58 @@ fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
     None
 }
 
-/// The files with a container's memory limit, as seen from inside: bytes, or `max` (cgroup v2), or a number larger than any
-/// machine's memory (v1).
-const CONTAINER: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+/// The files with the memory limit of the own container, in bytes. Without a limit they contain `max` (cgroup v2), or a
+/// number larger than any machine's memory (v1).
+const LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// The memory limit of a child, given the limit of its kind and the content of [`CONTAINER`].
+/// The memory limit of a child, given the limit of its kind and the content of [`LIMIT_FILES`].
 fn memory_limit(memory: Option<u64>, container: Option<&str>) -> Option<u64> {
     let container = container.and_then(|text| text.trim().parse::<u64>().ok());
-    let left = container.map(|bytes| bytes.saturating_sub(OF_THE_AGENT).max(LEAST.min(bytes)));
+    let left = container.map(|bytes| bytes.saturating_sub(AGENT_BYTES).max(MIN_BYTES.min(bytes)));
     match (memory, left) {
         (Some(memory), Some(left)) => Some(memory.min(left)),
         (one, other) => one.or(other),
     }
 }
 
-/// The child's side: answers each request on standard input with the result of `look`. It is the whole process.
+/// The child's side: responds to each request on standard input with the result of `probe`, or with a panic's message.
 ///
-/// A panic is an answer, too. `memory` is its limit in bytes; in a smaller container, the limit is what the container
-/// leaves beside the agent.
-pub fn answer<I: DeserializeOwned, T: Serialize>(
+/// `memory` is its memory limit in bytes. In a smaller container, the limit is the memory that the agent leaves.
+pub fn serve<I: DeserializeOwned, T: Serialize>(
     memory: Option<u64>,
-    mut look: impl FnMut(I) -> Answer<T>,
+    mut probe: impl FnMut(I) -> Answer<T>,
 ) -> io::Result<()> {
-    // A hanging driver would keep this process alive after the agent has exited.
+    // Otherwise a hanging driver could keep this process alive after the agent has exited.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let container = CONTAINER.iter().find_map(|path| fs::read_to_string(path).ok());
+    let container = LIMIT_FILES.iter().find_map(|path| fs::read_to_string(path).ok());
     if let Some(bytes) = memory_limit(memory, container.as_deref()) {
-        // The OOM killer may kill the whole container: allocations fail instead.
+        // Allocations fail before the OOM killer, which may kill the whole container, becomes active.
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         setrlimit(Resource::Data, limit)?;
     }
-    // Nothing is printed: the location is part of the answer.
-    let place = Arc::new(Mutex::new(String::new()));
-    let panicked = Arc::clone(&place);
+    // The hook prints nothing: the location is part of the response.
+    let location = Arc::new(Mutex::new(String::new()));
+    let panicked = Arc::clone(&location);
     std::panic::set_hook(Box::new(move |panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
         *panicked.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }));
-    let questions = serde_json::Deserializer::from_reader(io::BufReader::new(io::stdin())).into_iter();
+    let requests = serde_json::Deserializer::from_reader(io::BufReader::new(io::stdin())).into_iter();
     let mut out = io::stdout().lock();
-    for question in questions {
-        let answer = match question {
-            Err(error) => Answer::Failed(format!("the question makes no sense: {error}")),
-            Ok(question) => {
-                let look = std::panic::AssertUnwindSafe(|| look(question));
-                std::panic::catch_unwind(look).unwrap_or_else(|panic| {
-                    let words = panic.downcast_ref::<String>().map(String::as_str);
-                    let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-                    let place = place.lock().unwrap_or_else(PoisonError::into_inner);
-                    Answer::Failed(format!("{PANICKED}{place}: {words}"))
+    for request in requests {
+        let response = match request {
+            Err(error) => Answer::Failed(format!("cannot parse the request: {error}")),
+            Ok(request) => {
+                let probe = std::panic::AssertUnwindSafe(|| probe(request));
+                std::panic::catch_unwind(probe).unwrap_or_else(|panic| {
+                    let text = panic.downcast_ref::<String>().map(String::as_str);
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+                    let location = location.lock().unwrap_or_else(PoisonError::into_inner);
+                    Answer::Failed(format!("{PANIC_PREFIX}{location}: {text}"))
                 })
             }
         };
-        serde_json::to_writer(&mut out, &answer)?;
+        serde_json::to_writer(&mut out, &response)?;
         out.write_all(b"\n")?;
         out.flush()?;
     }
@@ -283,56 +282,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_even_if_the_child_does_not_exit() {
+    fn a_response_is_valid_even_if_the_child_does_not_exit() {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
             command
         };
-        // `tail` would exit without a reader: the output stays open as another descriptor
+        // `tail` exits without a reader, so the output stays open as another descriptor
         let open = "exec 3>&1 >/dev/null";
         let closed = "exec >/dev/null";
         let whole = r#"{"found":7}"#;
-        for (said, output, expected) in [(whole, open, Some(7)), (whole, closed, Some(7)), ("", closed, None)]
+        for (text, output, expected) in [(whole, open, Some(7)), (whole, closed, Some(7)), ("", closed, None)]
         {
             let mut child = Child::new("test", Duration::from_mins(1));
-            let stays = shell(&format!("echo '{said}'; {output}; exec tail -f /dev/null"));
-            let answer = child.ask_of::<u32>(stays, &());
+            let hanging = shell(&format!("echo '{text}';  {output}; exec tail -f /dev/null"));
+            let answer = child.run::<u32>(hanging, &());
             match expected {
                 Some(found) => assert_eq!(answer, Answer::Found(found)),
-                None => assert_eq!(answer, Answer::Failed(child.undead_words())),
+                None => assert_eq!(answer, Answer::Failed(child.undead_message())),
             }
-            assert!(child.undead.is_some(), "no other one starts beside it");
+            assert!(child.undead.is_some(), "no other child is started");
             while child.is_undead() {
                 thread::yield_now();
             }
-            assert_eq!(child.ask_of(shell("echo '{\"found\":8}'"), &()), Answer::Found(8));
+            assert_eq!(child.run(shell("echo '{\"found\":8}'"), &()), Answer::Found(8));
         }
     }
 
     #[test]
-    fn an_answer_ends_with_the_line_that_completes_it() {
-        for (said, read) in [
+    fn a_response_ends_with_the_line_that_completes_it() {
+        for (output, expected) in [
             ("7\n8\n", "7\n"),
             ("{\n\"found\": 7\n}\nmore", "{\n\"found\": 7\n}\n"),
             ("{\"found\":7", "{\"found\":7"),
-            ("a library talks\n7\n", "a library talks\n7\n"),
+            ("output of a library\n7\n", "output of a library\n7\n"),
             ("", ""),
         ] {
-            assert_eq!(read_answer(said.as_bytes()).unwrap(), read.as_bytes(), "{said}");
+            assert_eq!(read_response(output.as_bytes()).unwrap(), expected.as_bytes(), "{output}");
         }
     }
 
     #[test]
-    fn try_ask_returns_at_once_while_another_child_runs() {
+    fn try_ask_returns_immediately_while_another_child_runs() {
         let mut child = Child::new("test", Duration::from_mins(1));
-        let turn = TURN.lock().unwrap();
+        let running = RUNNING.lock().unwrap();
         assert_eq!(child.try_ask::<u32>(&()), None);
-        drop(turn);
+        drop(running);
     }
 
     #[test]
-    fn a_child_is_given_less_than_its_container_has() {
+    fn the_memory_limit_of_a_child_is_below_that_of_its_container() {
         const MIB: u64 = 1024 * 1024;
         let limit = |memory: Option<u64>, container: Option<&str>| {
             memory_limit(memory.map(|mib| mib * MIB), container).map(|bytes| bytes / MIB)
@@ -344,7 +343,7 @@ mod tests {
             assert_eq!((limit(Some(192), unlimited), limit(None, unlimited)), (Some(192), None));
         }
         assert_eq!(limit(Some(192), Some("9223372036854771712\n")), Some(192), "no limit in cgroup v1");
-        assert_eq!(limit(Some(192), Some("52428800")), Some(32), "of 50 MiB");
-        assert_eq!(limit(Some(192), Some("20971520")), Some(20), "never more than there is");
+        assert_eq!(limit(Some(192), Some("52428800")), Some(32), "a container of 50 MiB");
+        assert_eq!(limit(Some(192), Some("20971520")), Some(20), "never more than the container's limit");
     }
 }

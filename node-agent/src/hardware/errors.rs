@@ -1,4 +1,5 @@
-//! Error counters of lost devices. A counter that vanishes with its device never reaches Prometheus, and the cause stays unknown.
+//! Error counters of lost devices: they often contain the cause of the loss, so they must outlive the device's
+//! readings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +10,21 @@ use super::reading::{DeviceReading, Quantity};
 pub struct ErrorCounters(BTreeMap<String, BTreeMap<Quantity, f64>>);
 
 impl ErrorCounters {
-    /// Reduces the readings of lost devices to their error counters, and adds the last ones of those that have no reading.
+    /// Reduces the readings of lost devices to their error counters, and adds the last ones of devices without a
+    /// reading.
     ///
-    /// A driver may answer with zeros for a lost device: counters never decrease, until the device is back.
+    /// Drivers may return zeros for a lost device. Its counters never decrease until it returns.
     pub fn keep(&mut self, readings: Vec<DeviceReading>, lost: &BTreeSet<String>) -> Vec<DeviceReading> {
-        let (gone, mut here): (Vec<_>, Vec<_>) =
+        let (of_lost, mut of_present): (Vec<_>, Vec<_>) =
             readings.into_iter().partition(|reading| lost.contains(&reading.device));
-        for reading in &here {
+        for reading in &of_present {
             let errors = reading.quantities.iter().filter(|(quantity, _)| quantity.is_error_count());
             let errors: BTreeMap<_, _> = errors.copied().collect();
             if !errors.is_empty() {
                 self.0.insert(reading.device.clone(), errors);
             }
         }
-        for reading in gone {
+        for reading in of_lost {
             let known = self.0.entry(reading.device).or_default();
             for (quantity, value) in reading.quantities.into_iter().filter(|(it, _)| it.is_error_count()) {
                 let before = known.entry(quantity).or_insert(value);
@@ -34,8 +36,8 @@ impl ErrorCounters {
             let quantities = errors.iter().map(|(quantity, value)| (*quantity, *value)).collect();
             Some(DeviceReading { device: device.clone(), quantities })
         });
-        here.extend(kept);
-        here
+        of_present.extend(kept);
+        of_present
     }
 }
 
@@ -57,13 +59,13 @@ mod tests {
         let (none, lost) = (BTreeSet::new(), BTreeSet::from(["gpu-0".to_owned()]));
         let whole = reading(&[(Quantity::Utilization, 0.5), (ECC, 7.0)]);
         assert_eq!(errors.keep(whole.clone(), &none), whole);
-        // it falls off the bus: the driver has an event, and zeros
+        // it falls off the bus: the driver reports an event and zeros
         let after = reading(&[(Quantity::EnergyJoules, 0.0), (ECC, 0.0), (XID, 1.0)]);
         assert_eq!(errors.keep(after, &lost), reading(&[(ECC, 7.0), (XID, 1.0)]));
-        // the driver does not list it any more
+        // the driver no longer lists it
         assert_eq!(errors.keep(Vec::new(), &lost), reading(&[(ECC, 7.0), (XID, 1.0)]));
         assert_eq!(errors.keep(Vec::new(), &none), [], "it is not known to be lost");
-        // it is back, after a reset
+        // it returns after a reset
         let back = reading(&[(ECC, 0.0), (XID, 1.0)]);
         assert_eq!(errors.keep(back.clone(), &none), back);
         assert_eq!(errors.keep(Vec::new(), &lost), back);

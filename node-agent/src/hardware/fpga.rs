@@ -1,4 +1,4 @@
-//! FPGAs, by the kernel's `fpga_manager` and `fpga_region` classes under `/sys`.
+//! FPGAs of the kernel's classes `fpga_manager` and `fpga_region` under `/sys`.
 
 use std::{
     collections::BTreeMap,
@@ -14,12 +14,12 @@ use crate::{metrics::CollectorState, source::Collector};
 
 /// The FPGAs under a root (`None` if they cannot be read), and the state of the collector.
 ///
-/// A card is identified by its PCI address; an FPGA of a system on chip by the name of its manager.
+/// A card is identified by its PCI address, an FPGA of a system on chip by the name of its manager.
 pub fn read(root: &Path) -> (Option<Vec<Device>>, Collector) {
     let class = root.join("sys/class/fpga_manager");
     let began = Instant::now();
     let managers = managers(&class);
-    let mut collector = fares(&managers);
+    let mut collector = collector_state(&managers);
     let found = managers.ok().map(|managers| {
         let regions = regions_by_address(root);
         let mut devices = BTreeMap::new();
@@ -45,22 +45,22 @@ fn managers(class: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The state of the collector, given the managers or a denied permission.
-fn fares(managers: &io::Result<Vec<String>>) -> Collector {
-    let (state, words) = match managers {
+/// The state of the collector, given the managers or an error.
+fn collector_state(managers: &io::Result<Vec<String>>) -> Collector {
+    let (state, message) = match managers {
         Ok(managers) if !managers.is_empty() => (CollectorState::Ok, String::new()),
         Ok(_) => (
             CollectorState::Absent,
-            "there is no FPGA that the kernel manages; cards with drivers of their own are found by their class"
+            "the kernel manages no FPGA; cards with their own drivers are detected by their PCI class"
                 .to_owned(),
         ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (
             CollectorState::Denied,
-            "/sys/class/fpga_manager must not be read: mount /sys into the agent, read-only".to_owned(),
+            "cannot read /sys/class/fpga_manager: mount /sys into the agent, read-only".to_owned(),
         ),
-        Err(error) => (CollectorState::Error, format!("/sys/class/fpga_manager cannot be read: {error}")),
+        Err(error) => (CollectorState::Error, format!("cannot read /sys/class/fpga_manager: {error}")),
     };
-    Collector { name: "fpga", state, words, took: None }
+    Collector { name: "fpga", state, words: message, took: None }
 }
 
 fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {
@@ -91,7 +91,7 @@ fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Opti
     }
 }
 
-/// The number of regions on each card; those without an address belong to the board.
+/// The number of regions of each card; `None` is the key of those on the system board.
 fn regions_by_address(root: &Path) -> BTreeMap<Option<String>, i32> {
     let class = root.join("sys/class/fpga_region");
     let mut regions = BTreeMap::new();
@@ -127,20 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_read_is_not_taken_for_absent() {
-        let state = |kind: io::ErrorKind| fares(&Err(kind.into()));
+    fn an_unreadable_class_differs_from_an_absent_one() {
+        let state = |kind: io::ErrorKind| collector_state(&Err(kind.into()));
         let denied = state(io::ErrorKind::PermissionDenied);
         assert!(
             denied.state == CollectorState::Denied && denied.words.contains("mount /sys"),
             "{}",
             denied.words
         );
-        assert_eq!(fares(&Ok(Vec::new())).state, CollectorState::Absent);
+        assert_eq!(collector_state(&Ok(Vec::new())).state, CollectorState::Absent);
 
         let root = tempfile::tempdir().unwrap();
         let class = root.path().join("sys/class");
         fs::create_dir_all(&class).unwrap();
-        // a link to itself: an error for every reader
+        // a symbolic link to itself cannot be read
         symlink("fpga_manager", class.join("fpga_manager")).unwrap();
         let (found, collector) = read(root.path());
         assert_eq!((found, collector.state), (None, CollectorState::Error), "{}", collector.words);

@@ -1,4 +1,4 @@
-//! PCI functions that are not devices of their own: virtual functions (SR-IOV), and management functions of a board.
+//! PCI functions that are no separate devices: virtual functions (SR-IOV), and management functions of a board.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,14 @@ use super::changes::names;
 
 /// The addresses of virtual functions: each links to its physical function.
 ///
-/// A virtual machine with such a function has no such link: there it is a device like any other.
+/// Inside a virtual machine the link is missing, and the function is an ordinary device.
 pub fn virtual_ones(root: &Path) -> BTreeSet<String> {
     let devices = root.join("sys/bus/pci/devices");
     let is_virtual = |address: &String| devices.join(address).join("physfn").exists();
     names(&devices).into_iter().filter(is_virtual).collect()
 }
 
-/// Removes the devices at these addresses, and their references.
+/// Removes the devices at these addresses, with their children and links.
 pub fn without(spec: &mut NodeTopologySpec, addresses: &BTreeSet<String>) {
     let is_one = |device: &Device| device.pci_bus_id.as_ref().is_some_and(|at| addresses.contains(at));
     let gone: BTreeSet<String> =
@@ -28,15 +28,15 @@ pub fn without(spec: &mut NodeTopologySpec, addresses: &BTreeSet<String>) {
     }
     spec.devices.retain(|device| !gone.contains(&device.id));
     spec.devices.retain(|device| device.parent.as_ref().is_none_or(|parent| !gone.contains(parent)));
-    let is_there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
+    let is_present: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
     spec.links
-        .retain(|link| [&link.source, &link.destination].iter().all(|end| is_there.contains(end.as_str())));
+        .retain(|link| [&link.source, &link.destination].iter().all(|end| is_present.contains(end.as_str())));
 }
 
 /// Merges the functions of each Xilinx FPGA board into one device.
 ///
-/// Function 0 of an Alveo manages the board (`xclmgmt`, `ami`), and programs use the following ones, of which the first names the
-/// board; it inherits what only another function reported.
+/// Function 0 of an Alveo manages the board (`xclmgmt`, `ami`); programs use the following ones. The first of these is
+/// kept, and inherits attributes that only another function reports.
 pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
     let mut boards = BTreeMap::<String, Vec<Device>>::new();
     let mut others = Vec::new();
@@ -66,18 +66,19 @@ pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
     others
 }
 
-/// Whether a device is a function of a board that is listed under another function's name, as older agents published it.
-pub fn is_of_board(device: &Device, there: &[Device]) -> bool {
+/// Whether a device is a function of a board that is listed under another function. Older agents published such
+/// devices.
+pub fn is_of_board(device: &Device, devices: &[Device]) -> bool {
     slot(device)
-        .is_some_and(|slot_of_it| there.iter().any(|it| it.id != device.id && slot(it) == Some(slot_of_it)))
+        .is_some_and(|slot_of_it| devices.iter().any(|it| it.id != device.id && slot(it) == Some(slot_of_it)))
 }
 
 /// Whether a device of another collector is, by its address, another function of a listed board.
-pub fn is_beside_board(found: &Device, there: &[Device]) -> bool {
+pub fn is_beside_board(found: &Device, devices: &[Device]) -> bool {
     let address = found.pci_bus_id.as_deref();
     let place = address.and_then(|address| Some(address.rsplit_once('.')?.0));
     let other = |it: &&Device| it.pci_bus_id.as_deref() != address && slot(it) == place;
-    place.is_some() && there.iter().any(|it| other(&it))
+    place.is_some() && devices.iter().any(|it| other(&it))
 }
 
 /// The slot of a Xilinx FPGA board: the address without the function number.
@@ -109,7 +110,7 @@ mod tests {
 
     /// As recorded from a network card with two virtual functions, one of which has a GPU next to it.
     #[test]
-    fn a_virtual_function_is_found_by_its_link_and_goes_with_its_links() {
+    fn a_virtual_function_is_found_by_its_link_and_removed_with_its_links() {
         let root = tempfile::tempdir().unwrap();
         let port = root.path().join("sys/devices/pci0000:00/0000:00:02.0");
         let bus = root.path().join("sys/bus/pci/devices");
@@ -162,14 +163,14 @@ mod tests {
         let expected = ["gpu-0000:3b:00.0", "fpga-0000:5e:00.1", "fpga-0000:86:00.1", "fpga-0000:af:00.0"];
         assert_eq!(ids(&joined), expected);
         assert_eq!(joined[1].model.as_deref(), Some("Alveo U250"));
-        // what an older agent published of the board is not reported as lost
+        // functions that an older agent published are not reported as lost
         assert!(is_of_board(&alveo("0000:5e:00.0", None), &joined));
-        assert!(!is_of_board(&alveo("0000:af:00.0", None), &joined), "it is there itself");
+        assert!(!is_of_board(&alveo("0000:af:00.0", None), &joined), "it is listed itself");
         assert!(!is_of_board(&alveo("0000:d8:00.0", None), &joined), "that one is lost");
         // the kernel's class of FPGA managers lists it without a vendor
         let manager = |address: &str| Device { vendor: None, ..function("FPGA", "", address, None) };
         assert!(is_beside_board(&manager("0000:5e:00.0"), &joined));
         assert!(!is_beside_board(&manager("0000:5e:00.1"), &joined), "it is the board");
-        assert!(!is_beside_board(&manager("0000:3b:00.1"), &joined), "it is beside a GPU");
+        assert!(!is_beside_board(&manager("0000:3b:00.1"), &joined), "it is next to a GPU");
     }
 }

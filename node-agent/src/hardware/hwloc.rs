@@ -1,7 +1,7 @@
-//! What hwloc reports: NUMA domains, PCI devices, their locality and distances.
+//! The hwloc collector: NUMA domains, PCI devices, their locality and distances.
 //!
-//! hwloc is C, and its XML parser trusts its input: everything here runs in a child process ([`super::child`]), which may crash,
-//! hang or exhaust its memory without affecting the agent.
+//! hwloc is written in C, and its XML parser trusts its input. It runs in a child process ([`super::child`]), which may
+//! crash, hang or exhaust its memory without affecting the agent.
 
 mod devices;
 mod domains;
@@ -40,21 +40,21 @@ pub enum Machine {
 pub enum Error {
     /// The text does not describe a machine.
     #[error(
-        "hwloc refuses the description{0}; it takes XML of hwloc 1 and 2, as `lstopo FILE.xml` writes it, or one \
-         line such as `package:2 core:16 pu:2`"
+        "hwloc cannot parse the description{0}; supported are XML of hwloc 1 and 2, as `lstopo FILE.xml` writes it, and \
+         one line such as `package:2 core:16 pu:2`"
     )]
     Refused(String),
     /// hwloc reports only an error number.
-    #[error("hwloc fails: {0}")]
+    #[error("hwloc failed: {0}")]
     Failed(String),
 }
 
-/// The memory limit of hwloc, in bytes: a machine with a thousand processors takes a tenth of it, and a wrong number in a
-/// description would take gigabytes.
+/// The memory limit of hwloc, in bytes. A machine with a thousand processors takes a tenth of it; a wrong number in a
+/// description could take gigabytes.
 pub const MEMORY: u64 = 192 * 1024 * 1024;
 
-/// Components of hwloc that the agent disables. OpenCL and GL load GPU drivers into the process, which cost 60 MiB and can hang;
-/// x86 migrates the process from core to core, and `/sys` has the same data.
+/// Components of hwloc that the agent disables. OpenCL and GL load GPU drivers, which take 60 MiB and may hang. x86
+/// migrates the process from core to core, and `/sys` has the same data.
 const WITHOUT: [&str; 3] = ["opencl", "gl", "x86"];
 
 /// Components of hwloc that load GPU drivers.
@@ -62,12 +62,12 @@ const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
 
 /// The devices of a machine and their links, unordered.
 ///
-/// The whole machine, whatever the process itself may use.
+/// They include devices that the process itself may not use.
 pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     let topology = load(machine)?;
     let mut domains = domains::read(&topology);
     if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
-        domains::has_all_memory(&mut domains, changes::memory_of_only_domain(&changes::root()));
+        domains::set_total_memory(&mut domains, changes::memory_of_only_domain(&changes::root()));
     }
     let found = devices::read(&topology, &domains);
     domains::adopt_device_memory(&mut domains, &found);
@@ -76,8 +76,8 @@ pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     Ok(NodeTopologySpec { devices, links })
 }
 
-/// The answer of the child that probes a machine.
-pub fn answer(machine: &Machine) -> Answer<NodeTopologySpec> {
+/// Probes a machine in the child process.
+pub fn probe(machine: &Machine) -> Answer<NodeTopologySpec> {
     match read(machine) {
         Ok(found) => Answer::Found(found),
         Err(error) => Answer::Failed(error.to_string()),
@@ -87,10 +87,10 @@ pub fn answer(machine: &Machine) -> Answer<NodeTopologySpec> {
 fn load(machine: &Machine) -> Result<Topology, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let mut builder = Topology::builder();
-    // hwloc refuses to disable a component that it lacks: without its plugins, OpenCL and GL do not exist.
-    let is_there = |component: &&str| Topology::builder().without_component(component).is_ok();
+    // hwloc fails to disable missing components, such as OpenCL and GL without the plugins.
+    let is_present = |component: &&str| Topology::builder().without_component(component).is_ok();
     let drivers: &[&str] = if *machine == Machine::LiveWithoutDrivers { &DRIVERS } else { &[] };
-    for component in WITHOUT.iter().chain(drivers).copied().filter(is_there) {
+    for component in WITHOUT.iter().chain(drivers).copied().filter(is_present) {
         builder = builder.without_component(component).map_err(|error| failed(&error))?;
     }
     builder = builder
@@ -112,11 +112,11 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
     })
 }
 
-/// The likely defect of an XML file that hwloc refuses without a message.
+/// The likely defect of an XML file that hwloc rejects without a message.
 fn hint(xml: &str) -> &'static str {
     let head = xml.get(..xml.len().min(512)).unwrap_or_default();
     if !head.contains("<topology") {
-        " (it has no <topology> at its beginning)"
+        " (it does not start with <topology>)"
     } else if head.contains("version=\"3") {
         " (it was written by hwloc 3: write it with `lstopo --export-xml-flags v2`)"
     } else {

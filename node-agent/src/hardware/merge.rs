@@ -1,4 +1,4 @@
-//! Merges the results of several collectors into one topology: each board once, and missing ones as lost.
+//! Merges the results of several collectors into one topology: each board once, missing ones as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::{functions::is_of_board, nvml::Found};
 
 /// Adds the devices of another collector: merged with a known board, or as new devices.
 ///
-/// Boards are equal if their PCI addresses or UUIDs are. The driver takes precedence, as it knows its own device; the
-/// locality is kept.
+/// Devices with equal id, PCI address or UUID are the same board. The added attributes take precedence, except the
+/// locality.
 pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     for device in found {
         let same = |known: &&mut Device| {
@@ -30,8 +30,7 @@ pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     }
 }
 
-/// Adds OpenCL's devices, some of which have no address: such a device is merged with a known board of the same
-/// vendor.
+/// Adds OpenCL's devices. One without an address is dropped if there is a board of the same vendor, which it may be.
 pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     let made_by = |vendor: &Option<String>| {
         let boards = spec.devices.iter().filter(|it| it.pci_bus_id.is_some() && it.type_ != "NIC");
@@ -42,7 +41,7 @@ pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     drop(known);
     for device in other {
         match spec.devices.iter_mut().find(|it| is_same_board(it, &device)) {
-            // Every other collector takes precedence: OpenCL fills missing attributes.
+            // OpenCL only fills missing attributes.
             Some(board) => {
                 board.model = board.model.take().or(device.model);
                 if board.compute_resources.is_empty() {
@@ -61,15 +60,16 @@ fn is_same_board(one: &Device, other: &Device) -> bool {
     one.id == other.id || one.pci_bus_id.is_some() && one.pci_bus_id == other.pci_bus_id
 }
 
-/// Replaces the links of these kinds: a driver that enumerates a GPU's links is more precise than a matrix.
+/// Replaces all links of these kinds: the links that a driver enumerates are more precise than hwloc's matrix.
 pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
     let kinds: BTreeSet<&str> = links.iter().map(|link| link.kind.as_str()).collect();
     spec.links.retain(|link| !kinds.contains(link.kind.as_str()));
     spec.links.extend(links);
 }
 
-/// Gives each partition of a GPU the NUMA domain, the root port and the PCIe link of its GPU. Links between GPUs are not those of partitions:
-/// NVIDIA does not support them while a GPU is partitioned.
+/// Copies the NUMA domain, the root port and the PCIe link of each GPU to its partitions.
+///
+/// Links between GPUs are not copied: NVIDIA does not support them while a GPU is partitioned.
 pub fn locate_partitions(spec: &mut NodeTopologySpec) {
     let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
     let parents: BTreeMap<String, (Option<i32>, Option<String>)> =
@@ -92,7 +92,7 @@ pub fn locate_partitions(spec: &mut NodeTopologySpec) {
 fn overlay(known: &mut Device, device: Device) {
     let Device { id, type_, vendor, model, pci_bus_id, uuid, driver, health, numa_node, parent, .. } = device;
     if type_ != known.type_ {
-        // An accelerator of unknown kind turns out to be an FPGA, which its name reflects.
+        // A collector may identify an accelerator as an FPGA. The id contains the type.
         (known.id, known.type_) = (id, type_);
     }
     known.health = health;
@@ -124,7 +124,7 @@ pub fn is_of_nvidia(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "GPU Partition") && device.vendor.as_deref() == Some("nvidia")
 }
 
-/// The health of GPUs is unknown while their driver may not be loaded; lost ones stay lost.
+/// Sets the health of NVIDIA GPUs to unknown while their driver may not be loaded, except of lost ones.
 pub fn mark_unknown(spec: &mut NodeTopologySpec) {
     let known = |it: &&mut Device| is_of_nvidia(it) && it.health != Health::Lost;
     for device in spec.devices.iter_mut().filter(known) {
@@ -149,43 +149,44 @@ fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
     }
 }
 
-/// The memory of a machine between probes.
+/// The state of a machine between probes, from which missing devices are detected.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Pluggable devices by id, as last seen.
+    /// Pluggable devices by id, as last reported.
     pluggable: BTreeMap<String, Device>,
-    /// Pluggable devices, as published by the previous agent.
+    /// Pluggable devices as published by the previous agent.
     published: Vec<Device>,
-    /// Those of them on the bus, which hwloc listed; empty once hwloc has reported since.
-    hung: Vec<Device>,
-    /// NVIDIA's driver's last result, or what was published of it by the previous agent.
+    /// The published devices with a link to the bus, which hwloc had listed; cleared by hwloc's first result.
+    recalled_on_bus: Vec<Device>,
+    /// The last result of NVIDIA's driver, or the published devices of the driver.
     driven: Vec<Device>,
-    /// Those of them, by id, that were lost in the last two answers, or were published as lost.
+    /// The ids of the driver's devices that were lost in the last two results, or were published as lost.
     confirmed: BTreeSet<String>,
-    /// Their links, likewise.
+    /// The last or published links of the driver.
     links: Vec<Link>,
     /// Whether the driver has reported since the agent started.
-    answered: bool,
-    /// The addresses of GPUs that hwloc has listed, now or in the previous agent.
-    placed: BTreeSet<String>,
-    /// Those of them that were missing from the bus when it was last visible.
+    has_reported: bool,
+    /// The addresses of GPUs that hwloc has listed, in this or the previous agent.
+    located: BTreeSet<String>,
+    /// The addresses in `located` that were missing from the bus when it was last visible.
     off_bus: BTreeSet<String>,
-    /// The number of GPUs without a handle in the last answer that were never seen with one, or were lost before.
-    strangers: usize,
-    /// The number of known GPUs without a handle, and the candidates.
+    /// The number of GPUs without a handle in the last result that never had one, or were lost before.
+    unknown_withheld: usize,
+    /// The number of known GPUs without a handle in the last result.
     withheld: usize,
-    silent: BTreeSet<String>,
+    /// The ids of GPUs that may be among `withheld`.
+    maybe_withheld: BTreeSet<String>,
 }
 
 impl Memory {
-    /// Records the present PCI devices, if visible, and hwloc's list.
+    /// Records hwloc's GPUs, and the PCI devices if the bus is visible.
     ///
-    /// A GPU that hwloc never listed may be on an invisible bus, and is not judged.
+    /// GPUs that hwloc never listed are ignored, as they may be on a bus that is not visible.
     pub fn see_bus(&mut self, spec: &NodeTopologySpec, bus: Option<&BTreeSet<String>>) {
         let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
-        self.placed.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
+        self.located.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
         if let Some(bus) = bus {
-            self.off_bus = self.placed.difference(bus).cloned().collect();
+            self.off_bus = self.located.difference(bus).cloned().collect();
         }
     }
 
@@ -198,11 +199,11 @@ impl Memory {
         gpu.and_then(|it| it.pci_bus_id.as_ref()).is_some_and(|at| self.off_bus.contains(at))
     }
 
-    /// The health of a device while its driver does not answer: lost if it was lost twice or is missing from the bus; otherwise
-    /// unknown, or as published while the driver `is_starting`.
+    /// A device while its driver does not respond: lost if it was lost in two results or is missing from the bus;
+    /// otherwise with unknown health, or with the last one while the driver `is_starting`.
     ///
-    /// A device that was lost once may be healthy; repeating that at each probe would count as a second observation.
-    fn unheard(&self, device: &Device, is_starting: bool) -> Device {
+    /// A single loss is not repeated here, as that would be counted as a second observation.
+    fn without_response(&self, device: &Device, is_starting: bool) -> Device {
         let health = match device.health {
             Health::Lost if self.confirmed.contains(&device.id) => Health::Lost,
             _ if self.is_off_bus(device) => Health::Lost,
@@ -212,35 +213,38 @@ impl Memory {
         Device { health, ..device.clone() }
     }
 
-    /// The NVIDIA GPUs to add, given the driver's answer: its result, or its last one with unknown health. A GPU on the bus that it
-    /// does not list (it belongs to a virtual machine, or its driver gave up) is unusable for containers. While the driver withholds
-    /// handles of some GPUs, the health of as many is unknown among those that it does not list, that were not lost before and that are
-    /// on the bus. Partitions are removed if it says so; those of a lost GPU, or of one whose partitions it fails to list, are kept
-    /// with the GPU's health.
+    /// The NVIDIA GPUs to add: the driver's result, or its last result with unknown health if it does not respond.
     ///
-    /// A driver that has not answered since the start is `starting` for a grace period, in which the published state is kept. A GPU
-    /// that is missing from the bus is lost even without an answer.
+    /// - GPUs on the bus that the driver does not list have unknown health. They belong to a virtual machine, or the
+    ///   driver failed to initialize them.
+    /// - GPUs that the driver no longer lists are lost. While it withholds handles, up to as many of them have unknown
+    ///   health, if they were not lost before and are on the bus.
+    /// - Partitions that the driver no longer lists are removed. Those of a lost GPU, and those that the driver fails
+    ///   to list, are kept with the GPU's health.
+    /// - GPUs that are missing from the bus are lost even if the driver does not respond.
+    ///
+    /// While `starting`, a driver that has not responded since the start keeps the published health.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
-        let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
+        let with_health = |health| move |device: &Device| Device { health, ..device.clone() };
         let Some(Found { devices: mut found, unsaid, withheld, .. }) = found else {
-            let is_starting = starting && !self.answered;
-            return self.driven.iter().map(|device| self.unheard(device, is_starting)).collect();
+            let is_starting = starting && !self.has_reported;
+            return self.driven.iter().map(|device| self.without_response(device, is_starting)).collect();
         };
-        self.answered = true;
+        self.has_reported = true;
         let gone = self.missing(&found, withheld);
         let foreign = spec.devices.iter().filter(|it| {
             it.type_ == "GPU" && it.vendor.as_deref() == Some("nvidia") && it.pci_bus_id.is_some()
         });
         let foreign =
-            foreign.filter(|it| !is_in(&found, it) && !is_in(&gone, it)).map(as_is(Health::Unknown));
+            foreign.filter(|it| !is_in(&found, it) && !is_in(&gone, it)).map(with_health(Health::Unknown));
         let foreign: Vec<_> = foreign.collect();
-        // A lost GPU is remembered, so that it stays lost.
+        // Lost GPUs are part of the last result, so that they stay lost.
         found.extend(gone);
         for part in &mut found {
             let before = self.driven.iter().find(|it| it.parent.is_some() && it.id == part.id);
             fill(part, before);
         }
-        found.extend(self.unsaid_partitions(&found, &unsaid));
+        found.extend(self.unlisted_partitions(&found, &unsaid));
         let is_confirmed = |device: &&Device| {
             let was_lost = |it: &Device| it.id == device.id && it.health == Health::Lost;
             device.health == Health::Lost && self.driven.iter().any(was_lost)
@@ -251,145 +255,149 @@ impl Memory {
         found
     }
 
-    /// The GPUs that the driver listed before and does not list now: lost, except as many as are `withheld`. Those that were silent
-    /// last time are considered withheld first; if more remain than are withheld, it is unknown which of them are lost.
+    /// The GPUs that the driver listed before and does not list now: lost, except those that may be `withheld`.
+    ///
+    /// GPUs that may have been withheld last time are considered first. If more GPUs are missing than are withheld, it
+    /// is unknown which of them are lost.
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
-        let (mut silent, mut heard): (Vec<_>, Vec<_>) =
-            missing.cloned().partition(|it| self.silent.contains(&it.id));
-        // A lost GPU counts as unknown while it is withheld, and no more once it is listed and healthy.
+        let (mut maybe_withheld, mut previously_listed): (Vec<_>, Vec<_>) =
+            missing.cloned().partition(|it| self.maybe_withheld.contains(&it.id));
+        // A GPU is new if it was not listed before, or was lost and has returned.
         let is_new = |gpu: &&Device| {
             let before = self.driven.iter().find(|it| is_same_board(it, gpu));
             before.is_none_or(|it| it.health == Health::Lost && gpu.health != Health::Lost)
         };
         let new = found.iter().filter(|it| it.type_ == "GPU").filter(is_new).count();
-        let strangers = self.strangers.saturating_sub(new).min(withheld);
-        let mut room = withheld - strangers;
-        // Which of the silent ones are withheld is unknown; only their number last time is known.
-        for (gpus, most) in [(&mut silent, self.withheld), (&mut heard, usize::MAX)] {
-            let most = room.min(most);
-            let mut taken = 0;
+        let unknown_withheld = self.unknown_withheld.saturating_sub(new).min(withheld);
+        let mut remaining = withheld - unknown_withheld;
+        // For the GPUs in `maybe_withheld`, only the number of withheld ones is known.
+        for (gpus, max) in [(&mut maybe_withheld, self.withheld), (&mut previously_listed, usize::MAX)] {
+            let max = remaining.min(max);
+            let mut count = 0;
             for gpu in gpus {
-                let may_be_there = most > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
-                taken += usize::from(may_be_there);
-                gpu.health = if may_be_there { Health::Unknown } else { Health::Lost };
+                let may_be_withheld = max > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
+                count += usize::from(may_be_withheld);
+                gpu.health = if may_be_withheld { Health::Unknown } else { Health::Lost };
             }
-            room -= taken.min(most);
+            remaining -= count.min(max);
         }
-        // The rest may be silent ones after all, if more of those are known than were withheld.
-        let are_silent = |gpus: &[Device]| gpus.iter().filter(|it| it.health == Health::Unknown).count();
-        room -= room.min(are_silent(&silent).saturating_sub(self.withheld));
-        self.strangers = strangers + room;
-        self.withheld = withheld - self.strangers;
-        silent.extend(heard);
-        let unknown = silent.iter().filter(|it| it.health == Health::Unknown);
-        self.silent = unknown.map(|it| it.id.clone()).collect();
-        silent
+        // The remaining withheld GPUs may be in `maybe_withheld` if it has more candidates than were withheld.
+        let candidates = |gpus: &[Device]| gpus.iter().filter(|it| it.health == Health::Unknown).count();
+        remaining -= remaining.min(candidates(&maybe_withheld).saturating_sub(self.withheld));
+        self.unknown_withheld = unknown_withheld + remaining;
+        self.withheld = withheld - self.unknown_withheld;
+        maybe_withheld.extend(previously_listed);
+        let unknown = maybe_withheld.iter().filter(|it| it.health == Health::Unknown);
+        self.maybe_withheld = unknown.map(|it| it.id.clone()).collect();
+        maybe_withheld
     }
 
-    /// The partitions of the last result that are missing now, of GPUs that are lost or withheld, which cannot be read, or whose
-    /// partitions are `unsaid`.
-    fn unsaid_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
-        let as_its_gpu = |part: &Device| {
+    /// The partitions of the last result that are missing now, but may exist: those of GPUs that are lost or withheld,
+    /// or whose list of partitions is incomplete (`unsaid`).
+    fn unlisted_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
+        let with_health_of_gpu = |part: &Device| {
             let gpu = found.iter().find(|it| part.parent.as_ref() == Some(&it.id))?;
-            let is_silent = matches!(gpu.health, Health::Lost | Health::Unknown);
-            let is_unsaid = is_silent || unsaid.contains(&gpu.id);
+            let is_unreadable = matches!(gpu.health, Health::Lost | Health::Unknown);
+            let may_exist = is_unreadable || unsaid.contains(&gpu.id);
             let is_missing = found.iter().all(|it| it.id != part.id);
-            (is_unsaid && is_missing).then(|| Device { health: gpu.health, ..part.clone() })
+            (may_exist && is_missing).then(|| Device { health: gpu.health, ..part.clone() })
         };
-        self.driven.iter().filter_map(as_its_gpu).collect()
+        self.driven.iter().filter_map(with_health_of_gpu).collect()
     }
 
-    /// The driver's links, or its last ones: all of them while it does not answer, and those of GPUs that it does not list while it
+    /// The driver's links. The last links are kept while it does not respond, and those of unlisted GPUs while it
     /// withholds some, whose links it cannot report.
     pub fn links(&mut self, found: Option<&Found>) -> Vec<Link> {
         if let Some(found) = found {
             let is_listed = |id: &String| found.devices.iter().any(|it| it.id == *id);
-            let is_untold = |link: &Link| !(is_listed(&link.source) && is_listed(&link.destination));
-            self.links.retain(|link| found.withheld > 0 && is_untold(link));
+            let is_unlisted = |link: &Link| !(is_listed(&link.source) && is_listed(&link.destination));
+            self.links.retain(|link| found.withheld > 0 && is_unlisted(link));
             self.links.extend(found.links.iter().cloned());
         }
         self.links.clone()
     }
 
-    /// The OpenCL devices to add, given its result; before its first result, what was published of present boards, and devices that
-    /// possibly no other collector knows.
+    /// The OpenCL devices to add: its result, or before the first result the published devices that are present, or
+    /// that possibly only OpenCL reported.
     pub fn opencl(&self, spec: &NodeTopologySpec, found: Option<Vec<Device>>) -> Vec<Device> {
-        let is_there = |device: &Device| spec.devices.iter().any(|it| is_same_board(it, device));
+        let is_present = |device: &Device| spec.devices.iter().any(|it| is_same_board(it, device));
         found.unwrap_or_else(|| {
-            let recalled = self.published.iter().filter(|it| is_of_opencl_alone(it) || is_there(it));
+            let recalled = self.published.iter().filter(|it| is_of_opencl_alone(it) || is_present(it));
             recalled.cloned().collect()
         })
     }
 
-    /// The devices that possibly only OpenCL knew in the previous agent.
+    /// The published devices that possibly only OpenCL reported.
     pub fn recalled_of_opencl(&self) -> Vec<Device> {
         self.published.iter().filter(|device| is_of_opencl_alone(device)).cloned().collect()
     }
 
     /// Records an accepted result of hwloc.
     pub fn hear_hwloc(&mut self) {
-        self.hung.clear();
+        self.recalled_on_bus.clear();
     }
 
-    /// Whether hwloc's answer lacks a device that it listed in the previous agent, and none has been accepted since that was
-    /// restored.
+    /// Whether hwloc's result lacks a restored device that it listed in the previous agent, and no result has been
+    /// accepted since.
     pub fn lacks_recalled(&self, found: &NodeTopologySpec) -> bool {
-        self.hung.iter().any(|device| !found.devices.iter().any(|it| is_same_board(it, device)))
+        self.recalled_on_bus.iter().any(|device| !found.devices.iter().any(|it| is_same_board(it, device)))
     }
 
-    /// Restores what the previous agent published: devices that are missing now are reported as lost, and what NVIDIA's driver and
-    /// OpenCL reported, including memory and partitions, is valid until they report again. If the driver reported before this, its
-    /// next answer decides what is gone: it may have left partitions unsaid.
+    /// Restores the published topology: missing devices are reported as lost, and the data of NVIDIA's driver and
+    /// OpenCL is valid until they report again.
+    ///
+    /// If the driver has already reported, its next result decides which devices are gone, as its partitions may be
+    /// incomplete.
     pub fn recall(&mut self, published: &NodeTopologySpec) {
         let devices = &published.devices;
         for device in devices.iter().filter(|device| is_pluggable(device)) {
             self.pluggable.entry(device.id.clone()).or_insert_with(|| device.clone());
         }
         self.published = devices.iter().filter(|device| is_pluggable(device)).cloned().collect();
-        if !self.answered {
+        if !self.has_reported {
             self.driven.clear();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
-        // Only hwloc reports the locality on a bus, so a device with one was listed by it.
-        let hangs = |device: &&Device| {
+        // Only hwloc reports PCIe links, so it had listed the devices with such a link.
+        let has_link = |device: &&Device| {
             published.links.iter().any(|it| it.kind == PCIE && it.destination == device.id)
         };
-        self.hung = self.published.iter().filter(hangs).cloned().collect();
-        let gpus = self.hung.iter().filter(|it| it.type_ == "GPU");
-        self.placed.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
+        self.recalled_on_bus = self.published.iter().filter(has_link).cloned().collect();
+        let gpus = self.recalled_on_bus.iter().filter(|it| it.type_ == "GPU");
+        self.located.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
         let is_known = |device: &Device| self.driven.iter().any(|it| it.id == device.id);
-        let missed = devices.iter().filter(|device| is_driven(device) && !is_known(device));
-        let missed: Vec<_> = missed.cloned().collect();
-        self.driven.extend(missed);
+        let missing = devices.iter().filter(|device| is_driven(device) && !is_known(device));
+        let missing: Vec<_> = missing.cloned().collect();
+        self.driven.extend(missing);
         let lost = devices.iter().filter(|device| is_driven(device) && device.health == Health::Lost);
         self.confirmed.extend(lost.map(|device| device.id.clone()));
-        // a GPU that is known now may be among those that it withheld
-        (self.strangers, self.withheld) = (0, usize::MAX);
+        // A restored GPU may be among those that the driver withheld.
+        (self.unknown_withheld, self.withheld) = (0, usize::MAX);
         let unknown = self.driven.iter().filter(|it| it.health == Health::Unknown);
-        self.silent = unknown.map(|it| it.id.clone()).collect();
+        self.maybe_withheld = unknown.map(|it| it.id.clone()).collect();
     }
 
     /// Stops reporting missing devices as lost.
     pub fn forget(&mut self) {
         self.pluggable.clear();
         self.published.clear();
-        self.hung.clear();
-        let is_there = |device: &&Device| device.health != Health::Lost && !self.is_off_bus(device);
-        self.driven = self.driven.iter().filter(|it| self.answered && is_there(it)).cloned().collect();
+        self.recalled_on_bus.clear();
+        let is_present = |device: &&Device| device.health != Health::Lost && !self.is_off_bus(device);
+        self.driven = self.driven.iter().filter(|it| self.has_reported && is_present(it)).cloned().collect();
     }
 
-    /// Adds devices that were present before and are missing now: as lost, or unchanged while a collector that may know them has
-    /// `not_said_yet` what is present.
+    /// Adds devices that were present before and are missing now: as lost, or unchanged while the topology
+    /// `is_incomplete`.
     ///
-    /// They are kept until they return, or are to be forgotten.
-    pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, not_said_yet: bool) {
-        self.pluggable.retain(|_, device| !is_renamed(device, &spec.devices));
-        let there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
+    /// They are kept until they return, or until [`Self::forget`].
+    pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, is_incomplete: bool) {
+        self.pluggable.retain(|_, device| !is_listed_otherwise(device, &spec.devices));
+        let present: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
         let mut lost: Vec<Device> =
-            self.pluggable.values().filter(|device| !there.contains(device.id.as_str())).cloned().collect();
+            self.pluggable.values().filter(|device| !present.contains(device.id.as_str())).cloned().collect();
         lost.retain(|device| !is_of_board(device, &spec.devices));
-        for device in lost.iter_mut().filter(|_| !not_said_yet) {
+        for device in lost.iter_mut().filter(|_| !is_incomplete) {
             device.health = Health::Lost;
         }
         for device in spec.devices.iter().filter(|device| is_pluggable(device)) {
@@ -404,10 +412,10 @@ fn is_in(list: &[Device], device: &Device) -> bool {
     list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
 }
 
-/// Whether a card is listed under another name: an accelerator that turned out to be an FPGA, or an FPGA with a silent driver.
+/// Whether a card is listed under another id, as its type has changed between accelerator and FPGA.
 ///
-/// GPUs and their partitions are named by their drivers.
-fn is_renamed(card: &Device, there: &[Device]) -> bool {
+/// GPUs are excluded, as their drivers determine the ids.
+fn is_listed_otherwise(card: &Device, present: &[Device]) -> bool {
     let is_card = |device: &Device| is_pluggable(device) && device.type_ != "GPU";
     let is_it = |other: &Device| {
         is_card(other)
@@ -415,10 +423,10 @@ fn is_renamed(card: &Device, there: &[Device]) -> bool {
             && card.pci_bus_id.is_some()
             && other.pci_bus_id == card.pci_bus_id
     };
-    is_card(card) && there.iter().any(is_it)
+    is_card(card) && present.iter().any(is_it)
 }
 
-/// Attributes that a partition does not report are kept from `before`: partitions are immutable.
+/// Fills missing attributes of a partition from `before`, as partitions are immutable.
 fn fill(part: &mut Device, before: Option<&Device>) {
     let Some(before) = before else { return };
     for (now, before) in [(&mut part.model, &before.model), (&mut part.uuid, &before.uuid)] {
@@ -446,7 +454,7 @@ fn is_driven(device: &Device) -> bool {
         && device.driver.as_deref().is_some_and(|driver| driver.starts_with("nvidia"))
 }
 
-/// Whether possibly only OpenCL knew a device: it reports neither locality nor driver nor UUID.
+/// Whether possibly only OpenCL reported a device: one without locality, driver and UUID.
 fn is_of_opencl_alone(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "Accelerator")
         && device.numa_node.is_none()
@@ -454,8 +462,8 @@ fn is_of_opencl_alone(device: &Device) -> bool {
         && device.uuid.is_none()
 }
 
-/// Whether a missing device is reported as lost. Partitions are created and deleted by administrators, network interfaces by
-/// pods and virtual machines, and removed processors or memory are simply absent.
+/// Whether a missing device is reported as lost. Partitions and network interfaces are created and deleted at run time,
+/// and removed processors or memory are absent.
 fn is_pluggable(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "FPGA" | "NPU" | "Accelerator")
 }

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs, by their management library NVML, which comes with the driver and is loaded if present.
+//! The collector of NVIDIA GPUs. Their library NVML is part of the driver, and is loaded if present.
 
 mod counters;
 mod gpus;
@@ -22,7 +22,7 @@ use super::{
 use crate::{metrics::CollectorState, source::Collector};
 
 use library::Library;
-use state::State;
+use state::Session;
 use xids::Xids;
 
 pub use {
@@ -31,132 +31,132 @@ pub use {
     trouble::Trouble,
 };
 
-/// The reason while drivers may not be loaded.
-pub const RELEASED: &str = "the driver is released; probes that would load it are off";
+/// The collector's reason while drivers may not be loaded.
+pub const RELEASED: &str = "the driver is released; probes that load it are disabled";
 
-/// The time-out of NVML: the first request loads the driver's state, which takes a second on some machines.
+/// The timeout of NVML. The first request initializes the driver, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum Request {
     Devices,
     Counters,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
-enum Answer {
+enum Response {
     Devices(Result<Found, Trouble>),
     Counters(Vec<DeviceReading>),
 }
 
-/// NVML on a thread of its own: a driver in trouble blocks its callers for minutes.
+/// NVML on its own thread, as a failing driver may block its callers for minutes.
 #[derive(Debug)]
 pub struct Nvml {
-    worker: Option<Worker<Question, Answer>>,
+    worker: Option<Worker<Request, Response>>,
     in_use: Weak<()>,
 }
 
-/// The state of the NVML thread. The members are dropped in this order.
-struct Asker {
-    state: State,
-    /// The addresses of all GPUs seen so far.
+/// The request handler of the NVML thread. Its fields are dropped in this order.
+struct Handler {
+    session: Session,
+    /// The addresses of all GPUs listed so far.
     known: BTreeSet<String>,
-    /// When the driver first reported its devices.
+    /// The XID counters, from the first successful device list on.
     xids: Option<Xids>,
     library: Arc<Library>,
     /// Held while any thread may have the library loaded.
     in_use: Arc<()>,
 }
 
-impl Asker {
-    fn answer(&mut self, question: Question) -> Answer {
-        match question {
-            Question::Devices => {
-                let found = self.state.ask(|nvml| gpus::read(nvml, &mut self.known));
+impl Handler {
+    fn handle(&mut self, request: Request) -> Response {
+        match request {
+            Request::Devices => {
+                let found = self.session.query(|nvml| gpus::read(nvml, &mut self.known));
                 if found.is_ok() {
                     let watch = || Xids::watch(Arc::clone(&self.library), Arc::downgrade(&self.in_use));
                     self.xids.get_or_insert_with(watch);
                 }
-                Answer::Devices(found)
+                Response::Devices(found)
             }
-            Question::Counters => {
-                let readings = self.state.ask(|nvml| counters::read(nvml, self.xids.as_ref()));
-                Answer::Counters(readings.unwrap_or_default())
+            Request::Counters => {
+                let readings = self.session.query(|nvml| counters::read(nvml, self.xids.as_ref()));
+                Response::Counters(readings.unwrap_or_default())
             }
         }
     }
 }
 
-/// Threads that may still have the library loaded after it was released.
+/// Tracks the threads that may still have the library loaded after its release.
 #[derive(Debug)]
 pub struct Leaving(Weak<()>);
 
 impl Leaving {
-    /// Each of them holds one of these.
+    /// Each such thread holds a strong reference.
     pub fn of(in_use: Weak<()>) -> Self {
         Self(in_use)
     }
 
-    /// Whether none has it loaded.
+    /// Whether no thread has the library loaded.
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
 impl Nvml {
-    /// Starts to try and load the library in this file, by default the one that the system's loader finds.
+    /// Starts to try and load the library in `file`, by default the one that the system's loader finds.
     ///
-    /// Requests before that wait for it, within the limit.
+    /// Earlier requests wait for this, within their timeout.
     pub fn new(file: Option<OsString>, first: FirstVersion) -> Self {
         let hold = Arc::new(());
         let in_use = Arc::downgrade(&hold);
         let worker = Worker::start("nvml", LIMIT, move || {
             let library = Arc::new(Library::new(file, first));
-            let state = State::new(Arc::clone(&library));
-            let mut asker = Asker { state, known: BTreeSet::new(), xids: None, library, in_use: hold };
-            move |question| asker.answer(question)
+            let session = Session::new(Arc::clone(&library));
+            let mut handler = Handler { session, known: BTreeSet::new(), xids: None, library, in_use: hold };
+            move |request| handler.handle(request)
         });
         Self { worker: worker.ok(), in_use }
     }
 
-    /// Releases it: the library is closed as soon as no request is pending.
+    /// Releases the library: it is closed as soon as no request is pending.
     pub fn let_go(self) -> Leaving {
         Leaving::of(self.in_use)
     }
 
-    /// Whether there is no thread that could answer.
+    /// Whether the NVML thread does not exist or has exited.
     pub fn is_gone(&self) -> bool {
         self.worker.as_ref().is_none_or(Worker::has_ended)
     }
 
     /// The GPUs of the machine.
     pub fn devices(&self) -> Result<Found, Trouble> {
-        match self.ask(Question::Devices)? {
-            Answer::Devices(found) => found,
-            Answer::Counters(_) => Err(Trouble::Failed("it answers another question".to_owned())),
+        match self.query(Request::Devices)? {
+            Response::Devices(found) => found,
+            Response::Counters(_) => Err(Trouble::Failed("unexpected response".to_owned())),
         }
     }
 
-    /// Readings of the GPUs that answer.
+    /// The readings of the GPUs that respond.
     pub fn counters(&self) -> Vec<DeviceReading> {
-        match self.ask(Question::Counters) {
-            Ok(Answer::Counters(readings)) => readings,
-            Ok(Answer::Devices(_)) | Err(_) => Vec::new(),
+        match self.query(Request::Counters) {
+            Ok(Response::Counters(readings)) => readings,
+            Ok(Response::Devices(_)) | Err(_) => Vec::new(),
         }
     }
 
-    fn ask(&self, question: Question) -> Result<Answer, Trouble> {
+    fn query(&self, request: Request) -> Result<Response, Trouble> {
         let Some(worker) = &self.worker else {
-            return Err(Trouble::Failed("the system gives no thread to ask it".to_owned()));
+            return Err(Trouble::Failed("cannot start the NVML thread".to_owned()));
         };
-        worker.ask(question).map_err(|silence| match silence {
+        worker.ask(request).map_err(|silence| match silence {
             Silence::Hangs => Trouble::Failed(format!(
-                "it does not answer within {LIMIT:?}: the driver hangs; it is not asked again before it answers (see \
+                "no response within {LIMIT:?}: the driver hangs; the next request is sent after it responds (see \
                  `dmesg`, and whether `nvidia-smi` hangs too)"
             )),
-            Silence::Panicked => Trouble::Failed("it answers nonsense".to_owned()),
+            Silence::Panicked => Trouble::Failed("the NVML thread panicked".to_owned()),
         })
     }
 }
@@ -168,9 +168,9 @@ pub fn released() -> Collector {
 
 /// The collector's state, given whether there is an NVIDIA GPU at all.
 pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
-    let (state, words) = match outcome {
+    let (state, message) = match outcome {
         Ok(_) => (CollectorState::Ok, String::new()),
-        Err(trouble) => trouble.fares(has_gpu),
+        Err(trouble) => trouble.collector_state(has_gpu),
     };
-    Collector { name: "nvml", state, words, took: None }
+    Collector { name: "nvml", state, words: message, took: None }
 }

@@ -1,7 +1,7 @@
-//! Devices that only OpenCL knows.
+//! The OpenCL collector, for devices that no other collector finds.
 //!
-//! Runs in a [`super::child`] process: drivers stay in the memory of the process that loads them (60 MiB for a compiler alone),
-//! hang, and crash.
+//! It runs in a [`super::child`] process: drivers may hang or crash, and stay in the memory of the process that loads
+//! them. A compiler alone takes 60 MiB.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -31,10 +31,10 @@ use crate::{
     source::{Collector, Drivers},
 };
 
-/// The time-out of a driver's device list: some compile something first.
+/// The timeout of the device list. Some drivers compile kernels first.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// OpenCL's answers without a library, and without a driver.
+/// OpenCL's error codes for a missing library and a missing driver.
 const NO_LIBRARY: i32 = -2000;
 const NO_PLATFORM: i32 = -1001;
 /// `CL_DEVICE_PCI_BUS_INFO_KHR`, four numbers of 32 bits: domain, bus, device, function.
@@ -44,34 +44,34 @@ const PCI_DOMAIN_NV: u32 = 0x400A;
 /// `CL_DEVICE_TOPOLOGY_AMD`.
 const TOPOLOGY_AMD: u32 = 0x4037;
 
-/// Why an answer is not accepted yet.
+/// The reason if a result is not accepted yet.
 pub const LACKS: &str =
-    "it does not list a device that it listed before; whether that is gone it is asked once more";
+    "a device that was listed before is missing; another probe has to confirm its absence";
 
 /// The maximum number of devices of one platform.
-const MOST: usize = 256;
+const MAX_DEVICES: usize = 256;
 
-/// The OpenCL collector, which probes asynchronously: nothing waits for its answer.
+/// The OpenCL collector. It probes asynchronously.
 #[derive(Debug)]
 pub struct Background {
-    /// Returns with the answer.
+    /// `None` while a probe runs.
     child: Option<Child>,
     pending: Option<Receiver<(Child, Answer<Vec<Device>>)>>,
     /// The start of the last probe, and its duration.
     began: Instant,
     took: Option<Duration>,
-    /// Whether to probe again: the machine has changed since.
-    again: bool,
+    /// Whether to probe again, as the machine has changed.
+    probe_requested: bool,
     /// Whether drivers may not be loaded.
     is_released: bool,
     /// The last result; `None` before the first.
     found: Option<Vec<Device>>,
-    /// The devices that possibly only OpenCL knew in the previous agent; empty after a result since then.
+    /// The published devices that possibly only OpenCL reported; empty after the first result since the start.
     recalled: Vec<Device>,
-    /// Whether the last answer lacked a device: if the next one does too, it is accepted.
-    doubts: bool,
-    /// The outcome of the last probe with its reason; `None` before the first.
-    fares: Option<(CollectorState, String)>,
+    /// Whether the last result lacked a device. If the next one does too, it is accepted.
+    lacked_device: bool,
+    /// The state after the last probe, with its reason; `None` before the first.
+    outcome: Option<(CollectorState, String)>,
     /// The number of consecutive failures.
     failures: u32,
 }
@@ -84,12 +84,12 @@ impl Background {
             pending: None,
             began: Instant::now(),
             took: None,
-            again: false,
+            probe_requested: false,
             is_released: true,
             found: None,
             recalled: Vec::new(),
-            doubts: false,
-            fares: None,
+            lacked_device: false,
+            outcome: None,
             failures: 0,
         }
     }
@@ -97,91 +97,89 @@ impl Background {
     /// Sets whether drivers may be loaded; initially they may not.
     pub fn use_drivers(&mut self, drivers: Drivers) {
         self.is_released = drivers == Drivers::Released;
-        self.go_on();
+        self.start_requested();
     }
 
-    /// Restores the devices that possibly only OpenCL knew in the previous agent: its first answer may lack one of them, or
-    /// already has.
+    /// Restores the published devices that possibly only OpenCL reported. Results since the start may lack one of them.
     pub fn recall(&mut self, devices: Vec<Device>) {
-        // A missing installation counts at once.
-        let is_open = !matches!(self.fares, Some((CollectorState::Absent, _)));
-        self.recalled = if is_open { devices } else { Vec::new() };
-        if self.found_too_little() {
+        // Without an OpenCL installation the devices are lost immediately.
+        let is_installed = !matches!(self.outcome, Some((CollectorState::Absent, _)));
+        self.recalled = if is_installed { devices } else { Vec::new() };
+        if self.lacks_recalled() {
             self.ask_again();
         }
     }
 
-    /// Whether the last result lacks a device that was restored later: one more probe decides.
-    fn found_too_little(&self) -> bool {
+    /// Whether the last result lacks a device that was restored later, so that another probe is needed.
+    fn lacks_recalled(&self) -> bool {
         self.found.as_ref().is_some_and(|found| lacks(&self.recalled, found))
     }
 
     /// Whether no child that loads drivers is running.
     pub fn is_at_rest(&mut self) -> bool {
-        self.hear();
+        self.poll();
         self.pending.is_none() && self.child.as_mut().is_none_or(|child| !child.is_undead())
     }
 
     /// Starts a probe, now or after the running one.
     pub fn ask_again(&mut self) {
-        self.again = true;
-        self.go_on();
+        self.probe_requested = true;
+        self.start_requested();
     }
 
-    /// The last result (`None` before the first), and the collector's state. Restored devices that it lacks are kept until one
-    /// more probe.
+    /// The last result (`None` before the first), and the collector's state. Restored devices that the result lacks are
+    /// kept until the next probe.
     pub fn last(&mut self) -> (Option<Vec<Device>>, Collector) {
-        self.hear();
-        self.again |= self.is_overdue();
-        self.go_on();
-        let not_yet = || (CollectorState::Absent, "it is being asked".to_owned());
-        let (state, words) = self.fares.clone().unwrap_or_else(not_yet);
+        self.poll();
+        self.probe_requested |= self.is_overdue();
+        self.start_requested();
+        let not_yet = || (CollectorState::Absent, "the first probe is running".to_owned());
+        let (state, message) = self.outcome.clone().unwrap_or_else(not_yet);
         let mut found = self.found.clone();
         if let Some(found) = &mut found {
-            let is_missed = |it: &&Device| found.iter().all(|other| other.id != it.id);
-            let missed: Vec<_> = self.recalled.iter().filter(is_missed).cloned().collect();
-            found.extend(missed);
+            let is_missing = |it: &&Device| found.iter().all(|other| other.id != it.id);
+            let missing: Vec<_> = self.recalled.iter().filter(is_missing).cloned().collect();
+            found.extend(missing);
         }
-        (found, Collector { name: "opencl", state, words, took: self.took })
+        (found, Collector { name: "opencl", state, words: message, took: self.took })
     }
 
-    fn hear(&mut self) {
+    fn poll(&mut self) {
         if let Some(pending) = &self.pending
             && let Ok((child, answer)) = pending.try_recv()
         {
             (self.child, self.pending) = (Some(child), None);
-            self.take_in(answer);
+            self.process(answer);
         }
     }
 
-    /// Processes an answer: a failure changes nothing of the last result, nor does the first answer that lacks a known
-    /// device.
-    pub fn take_in(&mut self, answer: Answer<Vec<Device>>) {
+    /// Processes a response. A failure keeps the last result, and so does the first result that lacks a known device.
+    pub fn process(&mut self, answer: Answer<Vec<Device>>) {
         let known = self.found.as_deref().unwrap_or(&self.recalled);
-        let leaves_out_some = matches!(&answer, Answer::Found(found) if lacks(known, found));
-        let (found, state, words) = match answer {
-            Answer::Found(_) if leaves_out_some && !self.doubts => {
-                self.doubts = true;
+        let lacks_known = matches!(&answer, Answer::Found(found) if lacks(known, found));
+        let (found, state, message) = match answer {
+            Answer::Found(_) if lacks_known && !self.lacked_device => {
+                self.lacked_device = true;
                 (None, CollectorState::Error, LACKS.to_owned())
             }
             Answer::Found(found) => {
-                self.doubts = false;
+                self.lacked_device = false;
                 (Some(found), CollectorState::Ok, String::new())
             }
-            Answer::Absent(words) => {
-                // After an earlier result, the library was removed rather than the devices.
-                let is_answer = self.found.as_ref().is_none_or(Vec::is_empty);
-                (is_answer.then(Vec::new), CollectorState::Absent, words)
+            Answer::Absent(message) => {
+                // After a result with devices, more likely the library was removed than the devices.
+                let is_result = self.found.as_ref().is_none_or(Vec::is_empty);
+                (is_result.then(Vec::new), CollectorState::Absent, message)
             }
-            Answer::Denied(words) => (None, CollectorState::Denied, words),
-            Answer::Failed(words) => (None, CollectorState::Error, words),
+            Answer::Denied(message) => (None, CollectorState::Denied, message),
+            Answer::Failed(message) => (None, CollectorState::Error, message),
         };
         if found.is_some() {
             self.recalled.clear();
         }
         self.failures = if found.is_some() { 0 } else { self.failures.saturating_add(1) };
         self.found = found.or(self.found.take());
-        self.fares = Some((state, words));
+        self.outcome = Some((state, message));
         self.took = Some(self.began.elapsed());
     }
 
@@ -191,9 +189,9 @@ impl Background {
         self.failures > 0 && self.pending.is_none() && self.took.is_none_or(is_time)
     }
 
-    /// Waits for a running probe, unless the one before failed; returns whether there was one.
+    /// Waits for a running probe, unless the previous one failed. Returns whether there was one.
     ///
-    /// With a limit: it may itself wait for a child that tries another driver.
+    /// The wait is limited, as the probe may have to wait for another child.
     pub fn wait(&mut self) -> bool {
         if self.failures > 0 {
             return false;
@@ -202,7 +200,7 @@ impl Background {
         match pending.recv_timeout(LIMIT * 2) {
             Ok((child, answer)) => {
                 self.child = Some(child);
-                self.take_in(answer);
+                self.process(answer);
             }
             Err(RecvTimeoutError::Timeout) => self.pending = Some(pending),
             Err(RecvTimeoutError::Disconnected) => {}
@@ -210,36 +208,36 @@ impl Background {
         true
     }
 
-    /// Whether a probe has completed, even with a failure.
+    /// Whether a probe has completed or failed.
     pub fn has_probed(&self) -> bool {
-        self.fares.is_some()
+        self.outcome.is_some()
     }
 
-    fn go_on(&mut self) {
-        if !self.again || self.is_released {
+    fn start_requested(&mut self) {
+        if !self.probe_requested || self.is_released {
             return;
         }
         let Some(mut child) = self.child.take() else { return };
         let (sender, receiver) = channel();
         self.began = Instant::now();
-        let asked = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
+        let spawned = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
             let answer = child.ask(&());
-            // The receiver is gone when the agent stops.
+            // The receiver is dropped when the agent stops.
             let _ = sender.send((child, answer));
         });
-        match asked {
-            Ok(_) => (self.pending, self.again) = (Some(receiver), false),
+        match spawned {
+            Ok(_) => (self.pending, self.probe_requested) = (Some(receiver), false),
             // The next probe retries.
             Err(_) => self.child = Some(Child::new(PROBE_OPENCL, LIMIT)),
         }
     }
 }
 
-/// The answer of the child that probes OpenCL.
-pub fn answer() -> Answer<Vec<Device>> {
+/// Probes OpenCL in the child process.
+pub fn probe() -> Answer<Vec<Device>> {
     let absent = |what: &str| {
         Answer::Absent(format!(
-            "{what}: needed only for cards that nothing else knows; for those, mount libOpenCL.so.1, \
+            "{what}: needed only for cards that no other collector finds; for those, mount libOpenCL.so.1, \
              /etc/OpenCL/vendors and the libraries that it names into the agent"
         ))
     };
@@ -254,11 +252,11 @@ pub fn answer() -> Answer<Vec<Device>> {
         }
     };
     let mut devices = Vec::new();
-    for (nth, platform) in platforms.iter().enumerate().take(MOST) {
+    for (nth, platform) in platforms.iter().enumerate().take(MAX_DEVICES) {
         let handles = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
             Ok(handles) => handles,
             Err(ClError(CL_DEVICE_NOT_FOUND)) => continue,
-            // Without its devices the list would report them as gone.
+            // Without these devices the list is incomplete, and they would be reported as lost.
             Err(error) => {
                 let platform = platform.name().unwrap_or_else(|_| nth.to_string());
                 return Answer::Failed(format!(
@@ -267,7 +265,7 @@ pub fn answer() -> Answer<Vec<Device>> {
                 ));
             }
         };
-        for (index, handle) in handles.into_iter().enumerate().take(MOST) {
+        for (index, handle) in handles.into_iter().enumerate().take(MAX_DEVICES) {
             let name = format!("opencl{nth}d{index}");
             devices.extend(describe(Handle::new(handle), &name, platform.vendor().ok()));
         }
@@ -275,7 +273,7 @@ pub fn answer() -> Answer<Vec<Device>> {
     Answer::Found(devices)
 }
 
-/// A device; `None` for the processor itself, or without a type.
+/// Describes a device; `None` for processors and devices without a type.
 fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Option<Device> {
     let type_ = match handle.dev_type().ok()? {
         type_ if type_ & CL_DEVICE_TYPE_GPU != 0 => "GPU",
@@ -304,7 +302,7 @@ fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Opti
     })
 }
 
-/// Its PCI address, by the standard's extension, or by the older ones of NVIDIA and AMD.
+/// The PCI address of a device, from the standard extension, or from those of NVIDIA and AMD.
 fn pci_address(handle: Handle) -> Option<String> {
     let numbers = |bytes: &[u8]| -> Vec<u32> {
         bytes.chunks_exact(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]])).collect()
@@ -323,7 +321,7 @@ fn pci_address(handle: Handle) -> Option<String> {
         // A slot is the device number and a function number of three bits.
         return address(domain.unwrap_or(0), bus, slot >> 3, slot & 7);
     }
-    // A union of 24 bytes, of which the last three are relevant.
+    // The value is a union of 24 bytes. The last three contain the address.
     let amd = handle.get_data(TOPOLOGY_AMD).ok()?;
     let &[bus, slot, function] = amd.get(21..24)? else { return None };
     address(0, bus.into(), slot.into(), function.into())
@@ -337,31 +335,31 @@ mod tests {
     fn only_failed_probes_are_retried_soon() {
         let mut opencl = Background::new();
         let card = Device { id: "accelerator-opencl0d0".into(), ..Device::default() };
-        let words = || "no".to_owned();
+        let message = || "no".to_owned();
         for (answer, failures, found) in [
-            (Answer::Failed(words()), 1, None),
-            (Answer::Failed(words()), 2, None),
+            (Answer::Failed(message()), 1, None),
+            (Answer::Failed(message()), 2, None),
             // as on most machines
-            (Answer::Absent(words()), 0, Some(0)),
-            (Answer::Absent(words()), 0, Some(0)),
+            (Answer::Absent(message()), 0, Some(0)),
+            (Answer::Absent(message()), 0, Some(0)),
             (Answer::Found(vec![card.clone()]), 0, Some(1)),
-            (Answer::Absent(words()), 1, Some(1)),
-            (Answer::Denied(words()), 2, Some(1)),
-            (Answer::Failed(words()), 3, Some(1)),
+            (Answer::Absent(message()), 1, Some(1)),
+            (Answer::Denied(message()), 2, Some(1)),
+            (Answer::Failed(message()), 3, Some(1)),
             (Answer::Found(Vec::new()), 4, Some(1)),
-            (Answer::Failed(words()), 5, Some(1)),
+            (Answer::Failed(message()), 5, Some(1)),
             (Answer::Found(Vec::new()), 0, Some(0)),
-            // one platform that failed to load is no loss yet
+            // a device is not lost while its platform may have failed to load once
             (Answer::Found(vec![card.clone()]), 0, Some(1)),
             (Answer::Found(Vec::new()), 1, Some(1)),
             (Answer::Found(vec![card]), 0, Some(1)),
             (Answer::Found(Vec::new()), 1, Some(1)),
             (Answer::Found(Vec::new()), 0, Some(0)),
         ] {
-            let said = format!("{answer:?}");
-            opencl.take_in(answer);
-            assert_eq!((opencl.failures, opencl.found.as_ref().map(Vec::len)), (failures, found), "{said}");
-            assert!(!opencl.is_overdue(), "not at once");
+            let shown = format!("{answer:?}");
+            opencl.process(answer);
+            assert_eq!((opencl.failures, opencl.found.as_ref().map(Vec::len)), (failures, found), "{shown}");
+            assert!(!opencl.is_overdue(), "not immediately");
         }
     }
 }

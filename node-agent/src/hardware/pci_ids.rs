@@ -1,10 +1,10 @@
 //! Which PCI devices actors can use: a table of classes, vendors and devices.
 //!
-//! The class alone does not tell: class 12 (processing accelerator) has GPUs, NPUs, FPGAs, and engines that compress or encrypt;
-//! class 03 has GPUs, and the display adapters of server consoles. Each row names its source. An unlisted device of class 12 or of
-//! the co-processor class is an `Accelerator`, with its vendor.
+//! The class alone is ambiguous: class 12 (processing accelerator) contains GPUs, NPUs, FPGAs, and engines that
+//! compress or encrypt; class 03 contains GPUs and console display adapters. Each row names its source. An unlisted
+//! device of class 12 or of the co-processor class is an `Accelerator`, with its vendor.
 
-/// The meaning of a PCI class for a row of the table.
+/// The PCI classes that a row of the table matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Any class: the ids identify the device.
@@ -22,7 +22,7 @@ enum Type {
     Npu,
     Fpga,
     Accelerator,
-    /// Not for actors.
+    /// Not usable by actors.
     Nothing,
 }
 
@@ -61,10 +61,11 @@ const INTEL: u16 = 0x8086;
 const HUAWEI: u16 = 0x19e5;
 const AMAZON: u16 = 0x1d0f;
 
-/// The table; the first row that applies counts. `pci.ids` is the list of pci-ids.ucw.cz, paths are those of Linux.
+/// The table; the first matching row applies. `pci.ids` is the list of pci-ids.ucw.cz; paths are those of Linux.
 const TABLE: &[Row] = &[
-    // ATI's graphics without compute units: Rage, R100 to R500 and their successors in chipsets, among them the console adapters
-    // ES1000 (515e, 5969), RN50 and Rage XL. Source: pci.ids; drivers/gpu/drm/radeon has no compute rings for these families.
+    // ATI's graphics without compute units: Rage, R100 to R500 and their successors in chipsets, among them the console
+    // adapters ES1000 (515e, 5969), RN50 and Rage XL. Source: pci.ids; drivers/gpu/drm/radeon has no compute rings for
+    // these families.
     row(
         AMD_ATI,
         &[
@@ -149,12 +150,12 @@ const TABLE: &[Row] = &[
     row(INTEL, ALL, Class::Display, Type::Gpu),
     // QuickAssist: compression and encryption. Source: drivers/crypto/intel/qat.
     row(INTEL, ALL, Class::Compute, Type::Nothing),
-    // Ascend 310, 910 and successors; the other accelerators are engines of Kunpeng processors (ZIP a250, SEC a255, HPRE a258).
-    // Source: pci.ids, and drivers/crypto/hisilicon.
+    // Ascend 310, 910 and successors; the other accelerators are engines of Kunpeng processors (ZIP a250, SEC a255,
+    // HPRE a258). Source: pci.ids, and drivers/crypto/hisilicon.
     row(HUAWEI, &[(0xd000, 0xdfff)], Class::Compute, Type::Npu),
     row(HUAWEI, &[(0xa000, 0xafff)], Class::Any, Type::Nothing),
-    // F1 instances, with the class of a memory controller; Inferentia and Trainium, with the class of a system peripheral.
-    // Source: aws/aws-fpga; aws-neuron-driver, neuron_pci.c.
+    // F1 instances, with the class of a memory controller; Inferentia and Trainium, with the class of a system
+    // peripheral. Source: aws/aws-fpga; aws-neuron-driver, neuron_pci.c.
     row(AMAZON, &[(0xf000, 0xf01f)], Class::Any, Type::Fpga),
     row(
         AMAZON,
@@ -183,7 +184,8 @@ const TABLE: &[Row] = &[
     row(0x17cb, &[(0xa080, 0xa080), (0xa100, 0xa110)], Class::Any, Type::Npu),
     // Habana Gaudi. Source: drivers/accel/habanalabs.
     row(0x1da3, ALL, Class::Any, Type::Npu),
-    // FPGAs of Xilinx, Altera, Achronix and Lattice; boards of Silicom with Intel's. Source: pci.ids; drivers/fpga/dfl-pci.c.
+    // FPGAs of Xilinx, Altera, Achronix and Lattice; boards of Silicom with Intel's. Source: pci.ids;
+    // drivers/fpga/dfl-pci.c.
     row(0x10ee, ALL, Class::Any, Type::Fpga),
     row(0x1172, ALL, Class::Any, Type::Fpga),
     row(0x1204, ALL, Class::Any, Type::Fpga),
@@ -258,7 +260,8 @@ const VENDORS: [(u16, &str); 37] = [
     (0x177d, "marvell"),
 ];
 
-/// The type of a device that an actor could use; `None` for bridges, disks, sound, engines of processors, and console graphics.
+/// The type of a device that an actor could use; `None` for bridges, disks, sound, engines of processors, and console
+/// graphics.
 ///
 /// `class` is the class and subclass, such as `0x0302`.
 pub fn device_type(class: u16, vendor: u16, device: u16) -> Option<&'static str> {
@@ -281,14 +284,14 @@ pub fn device_type(class: u16, vendor: u16, device: u16) -> Option<&'static str>
         return row.type_.name();
     }
     match (base, sub) {
-        // a 3D controller has no display: it computes
+        // A 3D controller without a display is for computing.
         (0x03, 0x02) => Some("GPU"),
         (0x12, _) | (0x0b, 0x40) => Some("Accelerator"),
         _ => None,
     }
 }
 
-/// The vendor, if it is known.
+/// The vendor, if it is listed.
 pub fn vendor(id: u16) -> Option<&'static str> {
     VENDORS.iter().find(|(known, _)| *known == id).map(|(_, name)| *name)
 }

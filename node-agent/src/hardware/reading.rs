@@ -4,8 +4,7 @@ use std::fmt;
 
 /// The quantities of one device at one moment.
 ///
-/// A device that does not answer has no reading, and an unsupported quantity is absent: never 0, and never a
-/// sentinel.
+/// A device that does not respond has no reading. An unsupported quantity is absent rather than 0 or a sentinel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReading {
     /// The id of the device in the NodeTopology.
@@ -67,7 +66,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Whether it counts errors, which matter most of a device that is lost.
+    /// Whether it counts errors. Error counters are kept for lost devices.
     pub fn is_error_count(self) -> bool {
         matches!(self, Self::Errors { .. } | Self::XidErrors { .. })
     }
@@ -136,6 +135,6 @@ pub enum ErrorKind {
     EccUncorrected,
     /// PCIe replays.
     PcieReplay,
-    /// XID errors of NVIDIA's driver, since the agent watches.
+    /// XID errors of NVIDIA's driver, since the agent started to watch.
     Xid,
 }

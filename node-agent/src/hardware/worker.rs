@@ -1,4 +1,4 @@
-//! A thread that a driver may block, and its clients, which are not blocked.
+//! A thread that a driver may block without blocking its clients.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,101 +10,101 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum age of an answer that came too late for its client, and is given to the next one with the same request.
-const FRESH: Duration = Duration::from_secs(10);
+/// The maximum age of a late response, which is returned to the next client with the same request.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// A thread that answers one request after the other.
+/// A thread that handles one request after the other.
 ///
-/// While it is blocked no request is queued, and clients get an error at once.
+/// While it is blocked, requests are not queued, and clients get an error immediately.
 #[derive(Debug)]
-pub struct Worker<Q, A> {
-    line: Mutex<Line<Q, A>>,
+pub struct Worker<Req, Res> {
+    channels: Mutex<Channels<Req, Res>>,
     thread: JoinHandle<()>,
     limit: Duration,
-    fresh: Duration,
+    max_age: Duration,
 }
 
 #[derive(Debug)]
-struct Line<Q, A> {
-    questions: Sender<Q>,
-    /// Each with its time.
-    answers: Receiver<(Option<A>, Instant)>,
-    /// The request, if any, whose answer is pending although its client has given up.
-    late: Option<Q>,
-    /// The last late answer to each request, with its time.
-    kept: Vec<(Q, A, Instant)>,
+struct Channels<Req, Res> {
+    requests: Sender<Req>,
+    /// The responses with their time; `None` after a panic.
+    responses: Receiver<(Option<Res>, Instant)>,
+    /// The timed-out request whose response is still pending.
+    pending: Option<Req>,
+    /// The last late response to each request, with its time.
+    late: Vec<(Req, Res, Instant)>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It is blocked in this request, or in an earlier one.
+    /// The thread is blocked in this request, or in an earlier one.
     Hangs,
-    /// It failed fatally.
+    /// The thread panicked.
     Panicked,
 }
 
-impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// Starts the thread, which first initializes itself; `limit` is the time-out of a request.
+impl<Req: Clone + PartialEq + Send + 'static, Res: Send + 'static> Worker<Req, Res> {
+    /// Starts the thread, which first calls `init`. `limit` is the timeout of a request.
     ///
-    /// Fails if the system has no more threads.
-    pub fn start<F: FnMut(Q) -> A>(
+    /// Fails if the system cannot create a thread.
+    pub fn start<F: FnMut(Req) -> Res>(
         name: &str,
         limit: Duration,
-        make_ready: impl FnOnce() -> F + Send + 'static,
+        init: impl FnOnce() -> F + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (questions, asked) = channel();
-        let (said, answers) = channel();
+        let (requests, receiver) = channel();
+        let (sender, responses) = channel();
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let mut answer = make_ready();
-            for question in asked {
-                let answer = catch_unwind(AssertUnwindSafe(|| answer(question))).ok();
-                if said.send((answer, Instant::now())).is_err() {
+            let mut handle = init();
+            for request in receiver {
+                let response = catch_unwind(AssertUnwindSafe(|| handle(request))).ok();
+                if sender.send((response, Instant::now())).is_err() {
                     return;
                 }
             }
         })?;
-        let line = Line { questions, answers, late: None, kept: Vec::new() };
-        Ok(Self { line: Mutex::new(line), thread, limit, fresh: FRESH })
+        let channels = Channels { requests, responses, pending: None, late: Vec::new() };
+        Ok(Self { channels: Mutex::new(channels), thread, limit, max_age: MAX_AGE })
     }
 
-    /// Whether the thread has exited because it could not initialize itself.
+    /// Whether the thread has exited, as its initialization panicked.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// The answer, if it arrives in time, or arrived late for the same request a moment ago.
-    pub fn ask(&self, question: Q) -> Result<A, Silence> {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(late) = line.late.take() {
-            match line.answers.try_recv() {
-                // It woke up; its answer is still recent.
-                Ok((answer, given)) => {
-                    line.kept.retain(|kept| kept.0 != late && kept.2.elapsed() < self.fresh);
-                    line.kept.extend(answer.map(|answer| (late, answer, given)));
+    /// Sends a request. Returns its response, or a recent late one to the same request.
+    pub fn ask(&self, request: Req) -> Result<Res, Silence> {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pending) = channels.pending.take() {
+            match channels.responses.try_recv() {
+                // The thread is no longer blocked; its response may still be recent.
+                Ok((response, at)) => {
+                    channels.late.retain(|it| it.0 != pending && it.2.elapsed() < self.max_age);
+                    channels.late.extend(response.map(|response| (pending, response, at)));
                 }
-                Err(TryRecvError::Empty) => line.late = Some(late),
+                Err(TryRecvError::Empty) => channels.pending = Some(pending),
                 Err(TryRecvError::Disconnected) => return Err(Silence::Panicked),
             }
         }
-        // Otherwise a driver that always takes longer would never be heard.
-        let at = line.kept.iter().position(|kept| kept.0 == question);
-        if let Some((_, answer, given)) = at.map(|at| line.kept.swap_remove(at))
-            && given.elapsed() < self.fresh
+        // Without late responses, a driver that always exceeds the timeout would never yield a result.
+        let index = channels.late.iter().position(|it| it.0 == request);
+        if let Some((_, response, at)) = index.map(|index| channels.late.swap_remove(index))
+            && at.elapsed() < self.max_age
         {
-            return Ok(answer);
+            return Ok(response);
         }
-        if line.late.is_some() {
+        if channels.pending.is_some() {
             return Err(Silence::Hangs);
         }
-        if line.questions.send(question.clone()).is_err() {
+        if channels.requests.send(request.clone()).is_err() {
             return Err(Silence::Panicked);
         }
-        match line.answers.recv_timeout(self.limit) {
-            Ok((Some(answer), _)) => Ok(answer),
+        match channels.responses.recv_timeout(self.limit) {
+            Ok((Some(response), _)) => Ok(response),
             Ok((None, _)) | Err(RecvTimeoutError::Disconnected) => Err(Silence::Panicked),
             Err(RecvTimeoutError::Timeout) => {
-                line.late = Some(question);
+                channels.pending = Some(request);
                 Err(Silence::Hangs)
             }
         }
@@ -119,18 +119,18 @@ mod tests {
     fn a_blocked_worker_gets_no_further_request() {
         let (wake, sleeping) = channel::<()>();
         let (count, counted) = channel();
-        let answer = move |question: u32| {
-            count.send(question).unwrap();
-            if question == 1 {
+        let handle = move |request: u32| {
+            count.send(request).unwrap();
+            if request == 1 {
                 sleeping.recv().unwrap();
             }
-            question * 10
+            request * 10
         };
-        let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
-        // On a busy machine any answer may be late: retry.
-        let insist = |question| {
+        let worker = Worker::start("test", Duration::from_millis(20), || handle).unwrap();
+        // Any response may be late on a busy machine, so retry.
+        let insist = |request| {
             loop {
-                match worker.ask(question) {
+                match worker.ask(request) {
                     Err(Silence::Hangs) => thread::yield_now(),
                     other => return other,
                 }
@@ -141,27 +141,27 @@ mod tests {
         assert_eq!(worker.ask(2), Err(Silence::Hangs));
         wake.send(()).unwrap();
         assert_eq!(insist(3), Ok(30));
-        let mut asked: Vec<u32> = counted.try_iter().collect();
-        asked.dedup();
-        assert!(asked == [7, 1, 3], "2 was never asked: {asked:?}");
+        let mut received: Vec<u32> = counted.try_iter().collect();
+        received.dedup();
+        assert!(received == [7, 1, 3], "2 was never sent: {received:?}");
     }
 
     #[test]
-    fn late_answers_are_reused_for_the_same_request_while_fresh() {
-        for fresh in [Duration::MAX, Duration::ZERO] {
+    fn recent_late_responses_are_returned_for_the_same_request() {
+        for max_age in [Duration::MAX, Duration::ZERO] {
             let (wake, sleeping) = channel::<()>();
             let mut times = 0;
-            let answer = move |question: u32| {
-                // an error once it was woken for good
+            let handle = move |request: u32| {
+                // returns an error once the sender is dropped
                 let _ = sleeping.recv();
                 times += 1;
-                (question, times)
+                (request, times)
             };
-            let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
-            let worker = Worker { fresh, ..worker };
-            let insist = |question| {
+            let worker = Worker::start("test", Duration::from_millis(20), || handle).unwrap();
+            let worker = Worker { max_age, ..worker };
+            let insist = |request| {
                 loop {
-                    match worker.ask(question) {
+                    match worker.ask(request) {
                         Err(Silence::Hangs) => thread::yield_now(),
                         other => return other.unwrap(),
                     }
@@ -169,29 +169,29 @@ mod tests {
             };
             assert_eq!(worker.ask(5), Err(Silence::Hangs));
             drop(wake);
-            if !fresh.is_zero() {
-                assert_eq!(insist(6).0, 6, "who asks something else has an answer to that");
+            if !max_age.is_zero() {
+                assert_eq!(insist(6).0, 6, "another request gets its own response");
             }
-            let (question, times) = insist(5);
-            assert_eq!((question, times > 1), (5, fresh.is_zero()));
+            let (request, times) = insist(5);
+            assert_eq!((request, times > 1), (5, max_age.is_zero()));
         }
     }
 
     #[test]
-    fn a_late_answer_is_handed_out_while_another_question_is_waited_for() {
+    fn a_late_response_is_returned_while_another_request_is_pending() {
         let (wake, sleeping) = channel::<()>();
         let (count, counted) = channel();
-        let answer = move |question: u32| {
-            count.send(question).unwrap();
-            // an error at the end of the test
+        let handle = move |request: u32| {
+            count.send(request).unwrap();
+            // returns an error at the end of the test
             let _ = sleeping.recv();
-            question * 10
+            request * 10
         };
-        let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
-        let worker = Worker { fresh: Duration::MAX, ..worker };
+        let worker = Worker::start("test", Duration::from_millis(20), || handle).unwrap();
+        let worker = Worker { max_age: Duration::MAX, ..worker };
         assert_eq!(worker.ask(5), Err(Silence::Hangs));
         wake.send(()).unwrap();
-        while !counted.try_iter().any(|question| question == 6) {
+        while !counted.try_iter().any(|request| request == 6) {
             assert_eq!(worker.ask(6), Err(Silence::Hangs));
         }
         assert_eq!(worker.ask(5), Ok(50));
@@ -199,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_no_answer_and_not_the_end() {
+    fn the_worker_survives_a_panic() {
         let worker = Worker::start("test", Duration::from_mins(1), || {
-            |question: u32| {
-                assert!(question != 0, "nothing to divide by");
-                10 / question
+            |request: u32| {
+                assert!(request != 0, "division by zero");
+                10 / request
             }
         });
         let worker = worker.unwrap();
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_worker_that_cannot_initialize_has_exited() {
         let worker = Worker::start("test", Duration::from_mins(1), || -> fn(u32) -> u32 {
-            panic!("there is nothing to ask");
+            panic!("the initialization fails");
         });
         let worker = worker.unwrap();
         assert_eq!(worker.ask(5), Err(Silence::Panicked));

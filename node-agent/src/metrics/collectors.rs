@@ -1,6 +1,6 @@
-//! The collectors and the reasons of their problems: label values of the metrics about them.
+//! The collectors and the reasons of their errors: values of the labels `collector` and `reason`.
 
-/// By name, with the values of the label `reason`.
+/// Collectors by name, with their values of the label `reason`.
 const COLLECTORS: [(&str, &[&str]); 10] = [
     ("described", &["unreadable", "denied", "malformed", "duplicate", "too_large"]),
     ("device_plugin", &["denied", "error"]),
@@ -14,7 +14,7 @@ const COLLECTORS: [(&str, &[&str]); 10] = [
     ("pod_resources", &["denied", "unreachable", "timeout", "throttled", "unknown", "refused"]),
 ];
 
-/// The problem reasons of a collector; empty for an unknown one.
+/// The error reasons of a collector; empty for an unknown one.
 pub fn reasons(collector: &str) -> &'static [&'static str] {
     COLLECTORS.iter().find(|(name, _)| *name == collector).map_or(&[], |(_, reasons)| reasons)
 }

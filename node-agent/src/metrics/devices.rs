@@ -13,21 +13,21 @@ use metric_names::agent::{
 
 use crate::hardware::reading::{DeviceReading, Quantity};
 
-/// Adds the series of every reading whose device is in a topology; of a lost device, those of its error counters.
+/// Adds the series of each reading whose device is in a topology. Lost devices have only those of error counters.
 ///
-/// A driver may still answer for a board that fell off the bus, with zeros, which would look like counter resets.
+/// Drivers may return zeros for a board that fell off the bus, which would look like counter resets.
 pub fn add(
     series: &mut Series,
     topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,
     readings: &[DeviceReading],
 ) {
     for reading in readings {
-        let mut here = topologies.iter().filter_map(|(node, spec)| {
+        let mut found = topologies.iter().filter_map(|(node, spec)| {
             Some((node, spec.devices.iter().find(|device| device.id == reading.device)?))
         });
-        if let Some((node, device)) = here.next() {
-            let is_there = device.health != Health::Lost;
-            let quantities = reading.quantities.iter().filter(|(it, _)| is_there || it.is_error_count());
+        if let Some((node, device)) = found.next() {
+            let is_present = device.health != Health::Lost;
+            let quantities = reading.quantities.iter().filter(|(it, _)| is_present || it.is_error_count());
             for &(quantity, value) in quantities {
                 add_one(series, node, &reading.device, quantity, value);
             }
@@ -109,10 +109,6 @@ mod tests {
         insta::assert_snapshot!(text(Health::Degraded));
         let lost = text(Health::Lost);
         let errors = lost.lines().filter(|line| line.contains("errors_total"));
-        assert_eq!(
-            (errors.count(), lost.lines().count()),
-            (2, 7),
-            "beside its errors, its info and its health: {lost}"
-        );
+        assert_eq!((errors.count(), lost.lines().count()), (2, 7), "errors, info and health: {lost}");
     }
 }

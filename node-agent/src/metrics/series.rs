@@ -6,21 +6,20 @@ use metric_names::agent::SERIES_DROPPED;
 use metric_names::{MetricDef, MetricKind};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-/// The maximum number of series of one kind and node: thousands of devices are a mistake, from which the whole
-/// Prometheus would suffer.
-const MOST_OF_A_KIND: usize = 1_000;
+/// The maximum number of series per family and node. It protects Prometheus from an implausible number of devices.
+const MAX_PER_FAMILY: usize = 1_000;
 
 /// Series by family and label values, both sorted, so that equal states have equal text.
 #[derive(Debug, Default)]
 pub struct Series(BTreeMap<&'static str, (&'static MetricDef, BTreeMap<Vec<String>, f64>)>);
 
 impl Series {
-    /// Adds a series, with `labels` in the order of the name's own; one with equal labels is replaced.
+    /// Adds a series with the values of its labels in the order of their names. Replaces one with equal values.
     ///
-    /// NaN is left out: an unknown value has no series.
+    /// Values that are not finite are skipped: an unknown value has no series.
     ///
     /// # Panics
-    /// If the number of labels differs from the name's.
+    /// If the number of values differs from the number of labels.
     pub fn add(&mut self, name: &'static MetricDef, labels: &[&str], value: f64) {
         assert_eq!(labels.len(), name.labels().len(), "labels of {}", name.name());
         if value.is_finite() {
@@ -30,7 +29,7 @@ impl Series {
     }
 
     /// The same for a count.
-    #[expect(clippy::cast_precision_loss, reason = "there are never so many")]
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     pub fn add_count(&mut self, name: &'static MetricDef, labels: &[&str], count: usize) {
         self.add(name, labels, count as f64);
     }
@@ -42,7 +41,7 @@ impl Series {
         }
     }
 
-    /// Drops series beyond a thousand per kind and node, the last ones in order, and counts them.
+    /// Drops the last series in order beyond the limit per family and node, and counts them.
     pub fn bound(&mut self) {
         let mut dropped = 0;
         for (name, series) in self.0.values_mut() {
@@ -52,8 +51,8 @@ impl Series {
                 let node = node.map(|node| labels[node].clone()).unwrap_or_default();
                 let count = of_node.entry(node).or_default();
                 *count += 1;
-                dropped += usize::from(*count > MOST_OF_A_KIND);
-                *count <= MOST_OF_A_KIND
+                dropped += usize::from(*count > MAX_PER_FAMILY);
+                *count <= MAX_PER_FAMILY
             });
         }
         self.add_count(&SERIES_DROPPED, &["series"], dropped);
@@ -65,8 +64,7 @@ impl Series {
         self.0.values().map(|(_, series)| series.len()).sum()
     }
 
-    /// Formats them like the crate `prometheus`, sorted by name, one family at a time: all at once would take several times the
-    /// memory of the text.
+    /// The families of the crate `prometheus`, sorted by name. One at a time limits the peak memory.
     pub fn into_families(self) -> impl Iterator<Item = MetricFamily> {
         self.0.into_values().map(|(name, series)| family(name, series))
     }
@@ -107,7 +105,7 @@ mod tests {
     use metric_names::agent::{COLLECT_DURATION, DEVICE_UTILIZATION};
 
     #[test]
-    fn series_beyond_a_thousand_per_kind_and_node_are_counted() {
+    fn series_beyond_a_thousand_per_family_and_node_are_counted() {
         let mut series = Series::default();
         for number in 0..1_200 {
             series.add(&DEVICE_UTILIZATION, &["node-a", &format!("gpu-{number:04}")], 1.0);
@@ -125,7 +123,7 @@ mod tests {
         let text = |series: &Series| format!("{series:?}");
         assert!(
             text(&series).contains("gpu-0999") && !text(&series).contains("gpu-1000"),
-            "the first ones stay"
+            "the first ones are kept"
         );
     }
 }

@@ -8,21 +8,21 @@ use metric_names::agent::{
     SERIES_DROPPED,
 };
 
-/// The maximum number of links per node: a full mesh of 23 devices. The NodeTopology has them all.
-const LINKS: usize = 512;
+/// The maximum number of link series per node: a full mesh of 23 devices. The NodeTopology contains all links.
+const MAX_LINKS: usize = 512;
 
-/// The series of one node.
+/// Adds the series of one node, and returns the number of dropped links.
 pub fn add(series: &mut Series, node: &str, spec: &NodeTopologySpec) -> usize {
     for device in &spec.devices {
         add_device(series, node, device);
     }
-    for link in spec.links.iter().take(LINKS) {
+    for link in spec.links.iter().take(MAX_LINKS) {
         add_link(series, node, link);
     }
-    spec.links.len().saturating_sub(LINKS)
+    spec.links.len().saturating_sub(MAX_LINKS)
 }
 
-/// The number of links left out, over all nodes.
+/// Adds the number of dropped links of all nodes.
 pub fn add_dropped(series: &mut Series, links: usize) {
     series.add_count(&SERIES_DROPPED, &["links"], links);
 }
@@ -46,8 +46,8 @@ fn add_device(series: &mut Series, node: &str, device: &Device) {
     ];
     series.add(&DEVICE_INFO, &info, 1.0);
     for state in STATES {
-        let is = if state == device.health { 1.0 } else { 0.0 };
-        series.add(&DEVICE_HEALTH, &[node, id, state.into()], is);
+        let value = if state == device.health { 1.0 } else { 0.0 };
+        series.add(&DEVICE_HEALTH, &[node, id, state.into()], value);
     }
     for resource in &device.compute_resources {
         let count = f64::from(resource.count);
@@ -75,7 +75,7 @@ fn kind(type_: &str) -> String {
     type_.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "Prometheus knows floating point only; exact up to 8 PiB")]
+#[expect(clippy::cast_precision_loss, reason = "Prometheus values are floating point; exact up to 8 PiB")]
 fn bytes(value: i64) -> f64 {
     value as f64
 }

@@ -13,7 +13,7 @@ pub fn is_v2(root: &Path) -> bool {
 
 /// The cgroup of a pod, for each cgroup driver and `QoS` class of the kubelet.
 pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
-    // It comes from the API server, and becomes a path.
+    // The uid becomes part of a path, so unexpected characters are rejected.
     if uid.is_empty() || !uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         return None;
     }
@@ -31,12 +31,12 @@ pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
     candidates.map(|path| root.join(path)).find(|path| path.is_dir())
 }
 
-/// The cgroup as `perf_event_open` takes it.
+/// Opens a cgroup for `perf_event_open`.
 pub fn open(folder: &Path) -> std::io::Result<File> {
     File::open(folder)
 }
 
-/// The CPUs that the containers of a pod may use; `None` if its cgroups do not say.
+/// The CPUs that the containers of a pod may use; `None` if unknown.
 pub fn cpus(folder: &Path) -> Option<BTreeSet<usize>> {
     let containers = fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir());
     let mut cpus = BTreeSet::new();
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Option<BTreeSet<usize>> {
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        // no machine has more, and an invalid range must not be expanded
+        // No machine has more CPUs, and an invalid range must not be expanded.
         if last >= 8192 {
             return None;
         }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_are_found_wherever_a_kubelet_puts_them_and_nowhere_else() {
+    fn pods_are_found_for_each_cgroup_driver_and_qos_class() {
         let root = tempfile::tempdir().unwrap();
         assert!(!is_v2(root.path()));
         for (uid, path) in [
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_may_use_what_its_containers_may() {
+    fn the_cpus_of_a_pod_are_those_of_its_containers() {
         let pod = tempfile::tempdir().unwrap();
         assert_eq!(cpus(pod.path()), None);
         for (container, list) in [("a", "2-3\n"), ("b", "3,8\n")] {

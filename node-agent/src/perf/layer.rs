@@ -9,19 +9,19 @@ use perf_event::{
 
 use metric_names::{MetricDef, agent, each_pod_counter};
 
-/// Events that are counted together, so that one system call reads them at the same moment.
+/// Events that are counted together and read by one system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Set {
     /// Software events, available everywhere.
     Software,
-    /// Hardware events, which need free CPU counters.
+    /// Hardware events, which require free CPU counters.
     Hardware,
 }
 
 macro_rules! sets {
     ($($set:ident { $($event:ident / $scale:literal => $series:ident $name:literal $help:literal;)+ })+) => {
         impl Set {
-            /// The series of its events in order, each with the number of counts per unit.
+            /// The series of its events, in order, each with the number of counts per unit.
             pub fn series(self) -> &'static [(&'static MetricDef, f64)] {
                 match self {
                     $(Self::$set => {
@@ -44,18 +44,18 @@ macro_rules! sets {
 each_pod_counter!(sets);
 
 impl Set {
-    /// The number of events in it, each of which is a descriptor.
+    /// The number of its events, each of which takes a file descriptor.
     pub fn len(self) -> usize {
         self.series().len()
     }
 }
 
-/// A reading of a group; all values since it was opened.
+/// A reading of a group. All values are since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The time for which it was enabled.
+    /// The time for which the group was enabled.
     pub enabled: Duration,
-    /// The time for which it was counted.
+    /// The time for which the group was counted.
     pub running: Duration,
     /// The counts, in the order of [`Set::series`].
     pub counts: Vec<u64>,
@@ -63,7 +63,7 @@ pub struct Reading {
 
 /// Opens groups: the kernel, or a fake in tests.
 ///
-/// The hooks of the crate `perf-event2` would serve as a fake too, but setting them is `unsafe`.
+/// The hooks of the crate `perf-event2` could be a fake, too, but setting them is `unsafe`.
 pub trait Layer: Send {
     /// Counts `set` for the processes in `cgroup` while they run on `cpu`.
     fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>>;
@@ -96,7 +96,7 @@ impl Opened {
         let format = ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
         let mut events = events.into_iter().map(|event| {
             let mut builder = Builder::new(event);
-            // kernel time on behalf of a process is part of the process' cost
+            // Kernel time on behalf of a process is part of its CPU usage.
             builder.observe_cgroup(cgroup).one_cpu(cpu).include_kernel().read_format(format);
             builder
         });
@@ -112,12 +112,12 @@ impl Group for Opened {
     fn read(&mut self) -> io::Result<Reading> {
         let data = self.leader.read_group()?;
         let (Some(enabled), Some(running)) = (data.time_enabled(), data.time_running()) else {
-            return Err(io::Error::other("the kernel did not say for how long it counted"));
+            return Err(io::Error::other("the kernel returned no times for a group"));
         };
         let counters = std::iter::once(&self.leader).chain(&self.others);
         let counts = counters.map(|counter| data.get(counter).map(|entry| entry.value()));
         let counts = counts.collect::<Option<_>>();
-        let counts = counts.ok_or_else(|| io::Error::other("the kernel left out a count of a group"))?;
+        let counts = counts.ok_or_else(|| io::Error::other("the kernel returned no count of an event"))?;
         Ok(Reading { enabled, running, counts })
     }
 }

@@ -1,4 +1,4 @@
-//! Counters shared by two tasks: one follows the pods, scrapes read.
+//! Counters that are shared by the task that follows the pods and by scrapes.
 
 use std::{
     collections::BTreeSet,
@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// How often the list of pods is refreshed.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The maximum number of open descriptors, on a machine that allows more.
-const MOST_DESCRIPTORS: u64 = 16_384;
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// The maximum number of open descriptors, even if the process may open more.
+const MAX_DESCRIPTORS: u64 = 16_384;
 
-/// A shared [`Perf`]. Used only on threads that may block: opening a thousand events takes 40 ms.
+/// A shared [`Perf`]. It is used only on threads that may block, as opening a thousand events takes 40 ms.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<Perf>>);
 
@@ -33,8 +33,8 @@ impl Shared {
     }
 
     /// Observes the actors' pods among `pods`, and logs changes. Never returns.
-    pub async fn keep(&self, pods: &Store<PodMeta>, metrics: &Metrics) -> Infallible {
-        let mut ticks = interval(LOOK_EVERY);
+    pub async fn run(&self, pods: &Store<PodMeta>, metrics: &Metrics) -> Infallible {
+        let mut ticks = interval(PROBE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -44,8 +44,8 @@ impl Shared {
                 perf.read();
                 perf.states()
             });
-            for (collector, (state, words)) in states.await {
-                metrics.note_collector(collector, state, &words);
+            for (collector, (state, message)) in states.await {
+                metrics.note_collector(collector, state, &message);
             }
         }
     }
@@ -81,13 +81,14 @@ fn of_actors(pods: &Store<PodMeta>) -> BTreeSet<Pod> {
     pods.state().iter().filter_map(|pod| actor(pod)).collect()
 }
 
-/// The number of descriptors that may be open: half of the process' limit, the rest is for connections.
+/// The maximum number of open descriptors: half of the process' limit, as connections need the rest.
 ///
-/// The hard limit counts: containers start with a soft limit of 1,024, for programs that use `select`.
-pub fn most_descriptors() -> usize {
+/// It raises the soft limit to the hard limit. Containers start with a soft limit of 1,024 for programs that use
+/// `select`.
+pub fn max_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     let limit = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised).current;
-    let half = limit.map_or(MOST_DESCRIPTORS, |limit| limit / 2).min(MOST_DESCRIPTORS);
+    let half = limit.map_or(MAX_DESCRIPTORS, |limit| limit / 2).min(MAX_DESCRIPTORS);
     usize::try_from(half).unwrap_or(usize::MAX)
 }

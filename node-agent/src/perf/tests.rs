@@ -1,4 +1,4 @@
-//! Counting, with a fake kernel, and with the kernel itself.
+//! Counting with a fake kernel, and with the real one.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use super::*;
 
 const CYCLES: usize = 0;
 
-/// A fake kernel: each set has one reading for all groups, or an error.
+/// A fake kernel with one reading, or an error, for all groups of a set.
 #[derive(Clone, Default)]
 struct FakeKernel(Arc<Mutex<FakeCounters>>);
 
@@ -21,11 +21,11 @@ struct FakeKernel(Arc<Mutex<FakeCounters>>);
 struct FakeCounters {
     software: Reading,
     hardware: Option<Reading>,
-    refuses: bool,
+    fails: bool,
     open: usize,
 }
 
-struct DoubleGroup(FakeKernel, Set);
+struct FakeGroup(FakeKernel, Set);
 
 impl FakeKernel {
     fn with_hardware() -> Self {
@@ -37,7 +37,7 @@ impl FakeKernel {
         Self(Arc::new(Mutex::new(counters)))
     }
 
-    fn says(&self, set: Set, reading: Reading) {
+    fn set_reading(&self, set: Set, reading: Reading) {
         let mut counters = self.0.lock().unwrap();
         match set {
             Set::Software => counters.software = reading,
@@ -45,8 +45,8 @@ impl FakeKernel {
         }
     }
 
-    fn refuses(&self) {
-        self.0.lock().unwrap().refuses = true;
+    fn fails(&self) {
+        self.0.lock().unwrap().fails = true;
     }
 
     fn open_groups(&self) -> usize {
@@ -57,18 +57,18 @@ impl FakeKernel {
 impl Layer for FakeKernel {
     fn open(&self, _: &File, _: usize, set: Set) -> io::Result<Box<dyn Group>> {
         let mut counters = self.0.lock().unwrap();
-        if counters.refuses {
+        if counters.fails {
             return Err(io::Error::from_raw_os_error(24));
         }
         if set == Set::Hardware && counters.hardware.is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
         counters.open += 1;
-        Ok(Box::new(DoubleGroup(self.clone(), set)))
+        Ok(Box::new(FakeGroup(self.clone(), set)))
     }
 }
 
-impl Group for DoubleGroup {
+impl Group for FakeGroup {
     fn read(&mut self) -> io::Result<Reading> {
         let counters = self.0.0.lock().unwrap();
         Ok(match self.1 {
@@ -78,7 +78,7 @@ impl Group for DoubleGroup {
     }
 }
 
-impl Drop for DoubleGroup {
+impl Drop for FakeGroup {
     fn drop(&mut self) {
         self.0.0.lock().unwrap().open -= 1;
     }
@@ -118,26 +118,26 @@ fn text(perf: &mut Perf) -> String {
 
 #[test]
 fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
-    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let (kernel, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
     assert_eq!(
         metrics.collectors_page(),
         "perf_hardware ok: this node has no pod of an actor to count\n\
          perf_software ok: this node has no pod of an actor to count\n"
     );
-    assert_eq!(double.open_groups(), 0, "the probes are closed");
+    assert_eq!(kernel.open_groups(), 0, "the probes are closed");
     perf.watch(&[pod("1")].into());
-    assert_eq!(double.open_groups(), 2);
+    assert_eq!(kernel.open_groups(), 2);
 
-    // It claims to have been enabled for a quarter of an hour, and to have run for a moment of it.
-    double.says(Set::Hardware, reading(835_000_000, 300, &[1_000_000, 7, 7]));
-    double.says(Set::Software, reading(835_000_000, 300, &[9_000_000, 7]));
+    // The first reading reports a quarter of an hour before the group was opened.
+    kernel.set_reading(Set::Hardware, reading(835_000_000, 300, &[1_000_000, 7, 7]));
+    kernel.set_reading(Set::Software, reading(835_000_000, 300, &[9_000_000, 7]));
     perf.read();
-    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5", "nothing is known of the first interval");
+    assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5", "the first interval is dropped");
 
-    // It counted half of the time: the count is doubled.
-    double.says(Set::Hardware, reading(835_000_100, 350, &[1_001_000, 2_507, 28]));
-    double.says(Set::Software, reading(835_000_100, 400, &[9_050_000, 10]));
+    // The counters ran for half of the interval, so the counts are doubled.
+    kernel.set_reading(Set::Hardware, reading(835_000_100, 350, &[1_001_000, 2_507, 28]));
+    kernel.set_reading(Set::Software, reading(835_000_100, 400, &[9_050_000, 10]));
     perf.read();
     insta::assert_snapshot!(text(&mut perf));
 }
@@ -157,35 +157,35 @@ fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
 
 #[test]
 fn a_set_without_free_counters_reports_that_it_counts_nothing() {
-    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let (kernel, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
     perf.watch(&[pod("1")].into());
-    let states = |perf: &Perf| perf.states().into_iter().map(|(_, (_, words))| words).collect::<Vec<_>>();
+    let states = |perf: &Perf| perf.states().into_iter().map(|(_, (_, message))| message).collect::<Vec<_>>();
     for (hardware, expected) in [
-        ((100, 100), COUNTS),
-        ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
-        // nothing ran: no new count
-        ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
-        ((300, 101), COUNTS),
+        ((100, 100), COUNTING),
+        ((200, 100), "counts nothing: other processes use all hardware counters"),
+        // no process ran: the state is unchanged
+        ((200, 100), "counts nothing: other processes use all hardware counters"),
+        ((300, 101), COUNTING),
     ] {
-        double.says(Set::Hardware, reading(hardware.0, hardware.1, &[0, 0, 0]));
+        kernel.set_reading(Set::Hardware, reading(hardware.0, hardware.1, &[0, 0, 0]));
         perf.read();
-        assert_eq!(states(&perf), [COUNTS, expected], "{hardware:?}");
+        assert_eq!(states(&perf), [COUNTING, expected], "{hardware:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_counted_says_why() {
-    let (double, metrics) = (FakeKernel::default(), Metrics::new().unwrap());
+fn unsupported_sets_report_the_reason() {
+    let (kernel, metrics) = (FakeKernel::default(), Metrics::new().unwrap());
     let root = hierarchy(&["1"]);
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
     let page = metrics.collectors_page();
-    assert!(page.starts_with("perf_hardware absent: this machine has no counters for it"), "{page}");
+    assert!(page.starts_with("perf_hardware absent: this machine has no such counters"), "{page}");
     perf.watch(&[pod("1")].into());
-    assert_eq!(double.open_groups(), 1, "software events alone");
+    assert_eq!(kernel.open_groups(), 1, "only software events");
 
     let v1 = tempfile::tempdir().unwrap();
-    let mut perf = Perf::new(Box::new(double.clone()), v1.path(), 1000, &metrics);
+    let mut perf = Perf::new(Box::new(kernel.clone()), v1.path(), 1000, &metrics);
     let page = metrics.collectors_page();
     assert!(
         page.contains("perf_software absent: ") && page.contains("is not a cgroup v2 hierarchy"),
@@ -194,93 +194,93 @@ fn what_cannot_be_counted_says_why() {
     perf.watch(&[pod("1")].into());
     assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 0");
 
-    let (state, words) = why_not(&io::ErrorKind::PermissionDenied.into());
-    assert!(state == CollectorState::Denied && words.contains("the capability PERFMON"), "{words}");
+    let (state, message) = open_failure(&io::ErrorKind::PermissionDenied.into());
+    assert!(state == CollectorState::Denied && message.contains("the capability PERFMON"), "{message}");
 }
 
 #[test]
-fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
+fn pods_and_descriptors_are_limited_and_groups_of_removed_pods_are_closed() {
     let uids: Vec<_> = (0..70).map(|n| n.to_string()).collect();
     let root = hierarchy(&uids.iter().map(String::as_str).collect::<Vec<_>>());
-    let (double, metrics) = (FakeKernel::with_hardware(), Metrics::new().unwrap());
+    let (kernel, metrics) = (FakeKernel::with_hardware(), Metrics::new().unwrap());
     let pods: BTreeSet<_> = uids.iter().map(|uid| pod(uid)).collect();
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
     perf.watch(&pods);
-    assert_eq!((double.open_groups(), perf.descriptors(), perf.left_out), (128, 64 * 5, 6));
+    assert_eq!((kernel.open_groups(), perf.descriptors(), perf.skipped), (128, 64 * 5, 6));
 
-    let mut few = Perf::new(Box::new(double.clone()), root.path(), 23, &metrics);
+    let mut few = Perf::new(Box::new(kernel.clone()), root.path(), 23, &metrics);
     few.watch(&pods);
-    assert_eq!((few.descriptors(), few.left_out), (20, 66), "four pods of one CPU");
+    assert_eq!((few.descriptors(), few.skipped), (20, 66), "four pods of one CPU");
     drop(few);
     let state = |perf: &Perf| perf.states().remove(0).1;
-    let (well, words) = state(&perf);
+    let (ok, message) = state(&perf);
     assert!(
-        well == CollectorState::Ok && words.starts_with("counts for as many pods of actors as it may: 64"),
-        "{words}"
+        ok == CollectorState::Ok && message.starts_with("counts for as many pods of actors as allowed: 64"),
+        "{message}"
     );
-    let mut none = Perf::new(Box::new(double.clone()), root.path(), 4, &metrics);
+    let mut none = Perf::new(Box::new(kernel.clone()), root.path(), 4, &metrics);
     none.watch(&pods);
-    let (ill, words) = state(&none);
+    let (failed, message) = state(&none);
     assert!(
-        ill == CollectorState::Error && words.starts_with("counts nothing: one pod needs more than 4"),
-        "{words}"
+        failed == CollectorState::Error && message.starts_with("counts nothing: one pod needs more than 4"),
+        "{message}"
     );
 
     fs::remove_dir_all(root.path().join("kubepods/pod0")).unwrap();
     perf.watch(&[pod("0"), pod("1")].into());
-    assert_eq!(double.open_groups(), 2, "its cgroup is gone, the others are not wanted");
+    assert_eq!(kernel.open_groups(), 2, "one cgroup was removed, and the other pods are not requested");
     perf.watch(&BTreeSet::new());
-    assert_eq!(double.open_groups(), 0);
+    assert_eq!(kernel.open_groups(), 0);
 }
 
 #[test]
-fn a_cpu_that_was_off_at_the_start_is_counted_on() {
-    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+fn a_cpu_that_comes_online_later_is_counted() {
+    let (kernel, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
     // the pod may use CPU 0
     perf.online = [8191].into();
     perf.watch(&[pod("1")].into());
-    assert_eq!(double.open_groups(), 2);
+    assert_eq!(kernel.open_groups(), 2);
 }
 
 #[test]
-fn collectors_that_count_nothing_say_why() {
-    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
-    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
-    let look = |perf: &mut Perf, uids: &[&str]| {
+fn collectors_that_count_nothing_report_the_reason() {
+    let (kernel, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 1000, &metrics);
+    let probe = |perf: &mut Perf, uids: &[&str]| {
         perf.watch(&uids.iter().map(|uid| pod(uid)).collect());
         let states = perf.states();
         assert_eq!(states.iter().map(|(name, _)| *name).collect::<Vec<_>>(), [SOFTWARE, HARDWARE]);
         assert_eq!(states[0].1, states[1].1);
-        let (state, words) = states[0].1.clone();
-        let words = words.replace(&root.path().display().to_string(), "ROOT");
-        format!("{}: {}", <&str>::from(state), words.split(':').take(2).collect::<Vec<_>>().join(":"))
+        let (state, message) = states[0].1.clone();
+        let message = message.replace(&root.path().display().to_string(), "ROOT");
+        format!("{}: {}", <&str>::from(state), message.split(':').take(2).collect::<Vec<_>>().join(":"))
     };
     let no_pods = "ok: this node has no pod of an actor to count";
-    let lost = "error: counts nothing: no pod of an actor has a cgroup below ROOT";
-    assert_eq!(look(&mut perf, &[]), no_pods);
-    assert_eq!([(); 3].map(|()| look(&mut perf, &["2"])), [no_pods, no_pods, lost]);
-    assert_eq!(look(&mut perf, &["1", "2"]), "ok: counts for pods of actors");
-    assert_eq!(look(&mut perf, &[]), no_pods);
-    double.refuses();
-    let refused = look(&mut perf, &["1"]);
-    assert!(refused.starts_with("error: counts nothing: the kernel opens no events for a pod"), "{refused}");
+    let no_cgroup = "error: counts nothing: no pod of an actor has a cgroup below ROOT";
+    assert_eq!(probe(&mut perf, &[]), no_pods);
+    assert_eq!([(); 3].map(|()| probe(&mut perf, &["2"])), [no_pods, no_pods, no_cgroup]);
+    assert_eq!(probe(&mut perf, &["1", "2"]), "ok: counts for pods of actors");
+    assert_eq!(probe(&mut perf, &[]), no_pods);
+    kernel.fails();
+    let failed = probe(&mut perf, &["1"]);
+    assert!(failed.starts_with("error: counts nothing: cannot open the events of a pod"), "{failed}");
 }
 
 /// A cgroup v2 hierarchy with a pod's cgroup in it, both removed on drop.
-struct Real {
+struct RealHierarchy {
     root: TempDir,
     pod: PathBuf,
 }
 
-impl Real {
+impl RealHierarchy {
     fn mount() -> Self {
         let root = tempfile::tempdir().unwrap();
         let mount = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(root.path()).output();
-        let output = mount.expect("the command `mount` is there");
+        let output = mount.expect("the command `mount` exists");
         assert!(
             output.status.success(),
-            "this test needs to mount a hierarchy of cgroup v2, as root: {}",
+            "this test must mount a cgroup v2 hierarchy as root: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         let folder = format!("cairn-test-{}", std::process::id());
@@ -290,21 +290,21 @@ impl Real {
     }
 }
 
-impl Drop for Real {
+impl Drop for RealHierarchy {
     fn drop(&mut self) {
         for folder in ["kubepods/pod1/container", "kubepods/pod1", "kubepods", ""] {
-            // a remaining mount shows up below, and is harmless
+            // a remaining cgroup is harmless
             let _ = fs::remove_dir(self.pod.join(folder));
         }
         let _ = Command::new("umount").arg(self.root.path()).status();
     }
 }
 
-/// A process that computes on request, and reports when it has.
+/// A child process that computes on request, and reports completion.
 struct Worker {
     process: Child,
-    tell: ChildStdin,
-    hear: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Worker {
@@ -316,14 +316,14 @@ impl Worker {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let (tell, hear) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
-        Self { process, tell, hear }
+        let (stdin, stdout) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Self { process, stdin, stdout }
     }
 
     fn work(&mut self, times: u32) {
-        writeln!(self.tell, "{times}").unwrap();
+        writeln!(self.stdin, "{times}").unwrap();
         let mut line = String::new();
-        self.hear.read_line(&mut line).unwrap();
+        self.stdout.read_line(&mut line).unwrap();
         assert_eq!(line, "done\n");
     }
 
@@ -342,16 +342,16 @@ impl Drop for Worker {
 }
 
 #[test]
-fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
-    let real = Real::mount();
+fn counted_cpu_time_equals_that_of_the_scheduler() {
+    let hierarchy = RealHierarchy::mount();
     let metrics = Metrics::new().unwrap();
-    // the pod's cgroup is in a cgroup of the test's own, which is the agent's root
-    let mut perf = Perf::new(Box::new(Kernel), real.root.path(), 1000, &metrics);
+    // the pod's cgroup is in the test's own cgroup, which is the root for the agent
+    let mut perf = Perf::new(Box::new(Kernel), hierarchy.root.path(), 1000, &metrics);
     let page = metrics.collectors_page();
     assert!(page.contains("perf_software ok"), "{page}");
-    perf.root = real.pod.clone();
+    perf.root = hierarchy.pod.clone();
     let mut worker = Worker::start();
-    fs::write(real.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string())
+    fs::write(hierarchy.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string())
         .unwrap();
     perf.watch(&[pod("1")].into());
     assert!(perf.descriptors() > 0, "{page}");
@@ -369,7 +369,7 @@ fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
     let (counted, _) = totals(&perf);
     assert!(used > 0.1, "the worker used {used} s, too little to compare");
     assert!((counted / used - 1.0).abs() < 0.05, "counted {counted} s, used {used} s");
-    assert!(switches >= 4.0, "it waited four times, and {switches} switches were counted");
+    assert!(switches >= 4.0, "the worker waited four times, but {switches} switches were counted");
 }
 
 /// CPU seconds and context switches of the only pod.

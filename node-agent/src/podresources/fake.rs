@@ -32,20 +32,20 @@ use super::wire::{
     TopologyInfo,
 };
 
-/// Its answer to each request.
+/// The reply to each request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum Reply {
     /// These pods.
     Pods(Vec<PodResources>),
     /// A gRPC status code and a message.
     Status(i32, &'static str),
     /// Bytes that are not a message.
     Garbage(Vec<u8>),
-    /// None, forever.
-    Silence,
+    /// No reply, ever.
+    Hang,
 }
 
-/// It answers until it is dropped, which removes its socket.
+/// A fake kubelet; dropping it stops the server and removes its socket.
 pub struct FakeKubelet {
     socket: PathBuf,
     shared: Arc<Shared>,
@@ -53,14 +53,14 @@ pub struct FakeKubelet {
 }
 
 struct Shared {
-    answer: Mutex<Answer>,
-    asked: AtomicUsize,
+    reply: Mutex<Reply>,
+    requests: AtomicUsize,
 }
 
 impl FakeKubelet {
-    pub fn start(socket: &Path, answer: Answer) -> Self {
+    pub fn start(socket: &Path, reply: Reply) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
-        let shared = Arc::new(Shared { answer: Mutex::new(answer), asked: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { reply: Mutex::new(reply), requests: AtomicUsize::new(0) });
         let list = post(list).with_state(Arc::clone(&shared));
         let service =
             TowerToHyperService::new(Router::<()>::new().route("/v1.PodResourcesLister/List", list));
@@ -71,7 +71,7 @@ impl FakeKubelet {
                 let service = service.clone();
                 connections.spawn(async move {
                     let server = Builder::new(TokioExecutor::new()).http2_only();
-                    // a client that disconnects ends its connection, one way or another
+                    // Clients may disconnect at any time.
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -79,14 +79,14 @@ impl FakeKubelet {
         Self { socket: socket.to_owned(), shared, server: server.abort_handle() }
     }
 
-    /// Changes the answer.
-    pub fn says(&self, answer: Answer) {
-        *self.shared.answer.lock().unwrap() = answer;
+    /// Changes the reply.
+    pub fn set_reply(&self, reply: Reply) {
+        *self.shared.reply.lock().unwrap() = reply;
     }
 
     /// The number of requests.
-    pub fn asked(&self) -> usize {
-        self.shared.asked.load(Ordering::Relaxed)
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -98,25 +98,25 @@ impl Drop for FakeKubelet {
 }
 
 async fn list(State(shared): State<Arc<Shared>>) -> Response<Body> {
-    shared.asked.fetch_add(1, Ordering::Relaxed);
-    let answer = shared.answer.lock().unwrap().clone();
-    let (message, code, words) = match answer {
-        Answer::Pods(pod_resources) => (ListPodResourcesResponse { pod_resources }.encode_to_vec(), 0, ""),
-        Answer::Status(code, words) => (Vec::new(), code, words),
-        Answer::Garbage(bytes) => (bytes, 0, ""),
-        Answer::Silence => std::future::pending().await,
+    shared.requests.fetch_add(1, Ordering::Relaxed);
+    let reply = shared.reply.lock().unwrap().clone();
+    let (body, code, text) = match reply {
+        Reply::Pods(pod_resources) => (ListPodResourcesResponse { pod_resources }.encode_to_vec(), 0, ""),
+        Reply::Status(code, text) => (Vec::new(), code, text),
+        Reply::Garbage(bytes) => (bytes, 0, ""),
+        Reply::Hang => std::future::pending().await,
     };
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", code.to_string().parse().unwrap());
-    trailers.insert("grpc-message", words.parse().unwrap());
-    let mut body = Vec::new();
+    trailers.insert("grpc-message", text.parse().unwrap());
+    let mut frame = Vec::new();
     if code == 0 {
-        // not compressed, with the length
-        body.push(0);
-        body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
-        body.extend(message);
+        // gRPC framing: not compressed, then the length
+        frame.push(0);
+        frame.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+        frame.extend(body);
     }
-    let body = Full::new(Bytes::from(body)).with_trailers(async move { Some(Ok(trailers)) });
+    let body = Full::new(Bytes::from(frame)).with_trailers(async move { Some(Ok(trailers)) });
     Response::builder().header("content-type", "application/grpc").body(Body::new(body)).unwrap()
 }
 

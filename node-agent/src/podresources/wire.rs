@@ -1,7 +1,7 @@
-//! The messages of PodResources v1 that are read, as in `node-agent/proto/podresources-v1.proto`.
+//! The used messages of PodResources v1, as in `node-agent/proto/podresources-v1.proto`.
 //!
-//! Written manually: five messages are less than a generator, and unknown fields are skipped. A test compares each
-//! field with the proto.
+//! Written manually, as a generator would be more code. Unknown fields are skipped, and a test compares each field with
+//! the proto.
 
 use prost::Message;
 
@@ -75,7 +75,7 @@ pub struct NumaNode {
     pub id: i64,
 }
 
-/// What was allocated for a claim.
+/// The devices that were allocated for a claim.
 #[expect(clippy::struct_field_names, reason = "the names of the proto")]
 #[derive(Clone, PartialEq, Message)]
 pub struct DynamicResource {
@@ -102,7 +102,7 @@ pub struct ClaimResource {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn each_field_is_as_the_proto_has_it() {
+    fn each_field_matches_the_proto() {
         let proto = include_str!("../../proto/podresources-v1.proto");
         crate::proto::assert_fields(include_str!("wire.rs"), proto, 16);
     }

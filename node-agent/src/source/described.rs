@@ -1,4 +1,4 @@
-//! Machines described in files: NodeTopology manifests that are polled and read again on changes.
+//! Machines described in files: NodeTopology manifests, which are polled for changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,20 +12,19 @@ use crds::NodeTopologySpec;
 
 use super::{Problem, ProblemReason, Reading, Source, SourceError, document};
 
-/// The maximum size of a file: 4,000 nodes of ten devices are far below it.
+/// The maximum size of a file. A file with 4,000 nodes of ten devices is far below it.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A file or a folder of files (`.yaml`, `.yml`, `.json`; hidden ones and subfolders are ignored).
 ///
-/// A file that becomes invalid keeps its last valid content. A removed file removes its nodes; an unreadable one does not. A
-/// change must be seen twice in a row, so that a half-written file, or one that is missing while an editor replaces it, is not
-/// taken for a machine that lost its devices.
+/// An invalid or unreadable file keeps its last valid content; a removed file removes its nodes. A change must be
+/// observed twice in a row: a half-written file, or one that an editor is replacing, must not remove devices.
 #[derive(Debug)]
 pub struct Described {
     path: PathBuf,
     files: BTreeMap<PathBuf, File>,
-    /// Whether the path was read before: the first state is accepted immediately.
-    looked: bool,
+    /// Whether the path was read before. The first state is applied immediately.
+    was_read: bool,
 }
 
 /// The record of one file.
@@ -33,46 +32,46 @@ pub struct Described {
 struct File {
     /// The last fingerprint; `None` if the file was missing.
     seen: Option<Stamp>,
-    /// The fingerprint of `good` and `problem`.
-    taken: Option<Stamp>,
-    good: Vec<(String, Arc<NodeTopologySpec>)>,
+    /// The fingerprint at which `topologies` and `problem` were read.
+    applied: Option<Stamp>,
+    topologies: Vec<(String, Arc<NodeTopologySpec>)>,
     problem: Option<Problem>,
 }
 
-/// A listing of the path, without reading any file.
+/// A listing of the path without the content of files.
 #[derive(Debug, Default)]
-struct Listed {
+struct Listing {
     stamps: BTreeMap<PathBuf, Stamp>,
-    /// Unreadable ones, whose existence is unknown.
-    unseen: BTreeMap<PathBuf, Problem>,
+    /// Files that cannot be accessed, whose existence is unknown.
+    unreadable: BTreeMap<PathBuf, Problem>,
 }
 
-/// The fingerprint of a file, without reading it.
+/// The fingerprint of a file's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
     bytes: u64,
-    /// The change time rather than the modification time: it covers permissions, too.
+    /// The change time, which unlike the modification time covers permissions.
     changed: (i64, i64),
 }
 
 impl Described {
     /// Reads nothing yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), files: BTreeMap::new(), looked: false }
+        Self { path: path.into(), files: BTreeMap::new(), was_read: false }
     }
 
-    /// The present files. A single file that is missing is an empty list, as in a folder.
-    fn list(&self) -> Result<Listed, SourceError> {
+    /// Lists the present files. A missing single file yields an empty list, as in a folder.
+    fn list(&self) -> Result<Listing, SourceError> {
         let unreadable = |source| SourceError::Unreadable { path: self.path.display().to_string(), source };
-        let mut listed = Listed::default();
-        let itself = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_file() => return Ok(listed),
+        let mut listing = Listing::default();
+        let metadata = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_file() => return Ok(listing),
             other => other.map_err(unreadable)?,
         };
-        if !itself.is_dir() {
-            listed.stamps.insert(self.path.clone(), Stamp::of(&itself));
-            return Ok(listed);
+        if !metadata.is_dir() {
+            listing.stamps.insert(self.path.clone(), Stamp::of(&metadata));
+            return Ok(listing);
         }
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -83,22 +82,22 @@ impl Described {
                 // A file that vanished since the listing, or a dangling link, is missing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    listed.unseen.insert(path, unreadable_file(&error));
+                    listing.unreadable.insert(path, unreadable_file(&error));
                 }
                 Ok(metadata) if metadata.is_file() => {
-                    listed.stamps.insert(path, Stamp::of(&metadata));
+                    listing.stamps.insert(path, Stamp::of(&metadata));
                 }
                 Ok(_) => {}
             }
         }
-        Ok(listed)
+        Ok(listing)
     }
 
     fn was_file(&self) -> bool {
         self.files.contains_key(&self.path)
     }
 
-    fn reading(&self, unseen: BTreeMap<PathBuf, Problem>) -> Reading {
+    fn reading(&self, unreadable: BTreeMap<PathBuf, Problem>) -> Reading {
         let mut reading = Reading::default();
         let mut described_by = BTreeMap::<&str, &Path>::new();
         for (path, file) in &self.files {
@@ -106,10 +105,10 @@ impl Described {
             if let Some(problem) = &file.problem {
                 reading.problems.insert(place.clone(), problem.clone());
             }
-            for (node, spec) in &file.good {
+            for (node, spec) in &file.topologies {
                 if let Some(other) = described_by.get(node.as_str()) {
                     let message = format!(
-                        "the node `{node}` is described by {} already, which is taken; keep one of the two",
+                        "the node `{node}` is already described by {}, which is used; keep one of the two",
                         other.display()
                     );
                     let problem = Problem { reason: ProblemReason::Duplicate, message };
@@ -120,8 +119,8 @@ impl Described {
                 reading.topologies.insert(node.clone(), Arc::clone(spec));
             }
         }
-        let unseen = unseen.into_iter().map(|(path, problem)| (path.display().to_string(), problem));
-        reading.problems.extend(unseen);
+        let unreadable = unreadable.into_iter().map(|(path, problem)| (path.display().to_string(), problem));
+        reading.problems.extend(unreadable);
         reading
     }
 }
@@ -132,38 +131,38 @@ impl Source for Described {
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
-        let Listed { stamps, unseen } = self.list()?;
+        let Listing { stamps, unreadable } = self.list()?;
         let paths: BTreeSet<PathBuf> = self.files.keys().chain(stamps.keys()).cloned().collect();
-        for path in paths.into_iter().filter(|path| !unseen.contains_key(path)) {
+        for path in paths.into_iter().filter(|path| !unreadable.contains_key(path)) {
             let now = stamps.get(&path).copied();
             let file = self.files.entry(path.clone()).or_default();
-            let settled = file.seen == now || !self.looked;
+            let settled = file.seen == now || !self.was_read;
             file.seen = now;
-            if settled && file.taken != now {
-                file.take(&path, now);
+            if settled && file.applied != now {
+                file.apply(&path, now);
             }
         }
-        // A file that was named explicitly is remembered, as it may return.
-        self.files.retain(|path, file| file.seen.is_some() || file.taken.is_some() || *path == self.path);
-        self.looked = true;
-        Ok(self.reading(unseen))
+        // A file that was named explicitly is kept, as it may return.
+        self.files.retain(|path, file| file.seen.is_some() || file.applied.is_some() || *path == self.path);
+        self.was_read = true;
+        Ok(self.reading(unreadable))
     }
 }
 
 impl File {
-    fn take(&mut self, path: &Path, now: Option<Stamp>) {
+    fn apply(&mut self, path: &Path, now: Option<Stamp>) {
         let read = match now {
             None => Ok(Vec::new()),
             Some(stamp) => read_file(path, stamp),
         };
         match read {
             Ok(topologies) => {
-                self.good = topologies.into_iter().map(|(node, spec)| (node, Arc::new(spec))).collect();
+                self.topologies = topologies.into_iter().map(|(node, spec)| (node, Arc::new(spec))).collect();
                 self.problem = None;
             }
             Err(problem) => self.problem = Some(problem),
         }
-        self.taken = now;
+        self.applied = now;
     }
 }
 
@@ -179,15 +178,15 @@ impl Stamp {
 
 fn read_file(path: &Path, stamp: Stamp) -> Result<Vec<(String, NodeTopologySpec)>, Problem> {
     if stamp.bytes > MAX_BYTES {
-        let message = format!("it has {} bytes, the most is {MAX_BYTES}; split it into files", stamp.bytes);
+        let message = format!("the file has {} bytes, more than {MAX_BYTES}; split it", stamp.bytes);
         return Err(Problem { reason: ProblemReason::Malformed, message });
     }
     let malformed = |message| Problem { reason: ProblemReason::Malformed, message };
     let text = fs::read_to_string(path).map_err(|error| unreadable_file(&error))?;
     let topologies = document::parse(&text).map_err(malformed)?;
     if topologies.is_empty() {
-        // An empty file may be half written; to remove its nodes, remove the file.
-        return Err(malformed("it describes no node; describe one, or remove the file".to_owned()));
+        // An empty file may be half written.
+        return Err(malformed("the file describes no node; describe one, or remove the file".to_owned()));
     }
     Ok(topologies)
 }
@@ -217,7 +216,7 @@ mod tests {
         fs::write(folder.join(file), text).unwrap();
     }
 
-    /// Reads twice: a change must be seen twice.
+    /// The second of two readings, in which a change is applied.
     fn settled(source: &mut Described) -> Reading {
         source.read().unwrap();
         source.read().unwrap()
@@ -238,8 +237,8 @@ mod tests {
         assert_eq!(summary(&source.read().unwrap()), ["a: 2 GPU", "b: 1 FPGA"]);
 
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
-        assert_eq!(summary(&source.read().unwrap()), ["a: 2 GPU", "b: 1 FPGA"], "seen once");
-        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU", "b: 1 FPGA"], "seen twice");
+        assert_eq!(summary(&source.read().unwrap()), ["a: 2 GPU", "b: 1 FPGA"], "observed once");
+        assert_eq!(summary(&source.read().unwrap()), ["a: 1 GPU", "b: 1 FPGA"], "observed twice");
 
         fs::remove_file(folder.path().join("b.yml")).unwrap();
         write(folder.path(), "c.json", "c", "");
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_file_keeps_its_last_good_content_and_hurts_no_other() {
+    fn a_malformed_file_keeps_its_last_valid_content_and_affects_no_other() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         write(folder.path(), "b.yaml", "b", "{id: gpu-0, type: GPU}");
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_away_for_a_moment_is_not_a_loss_and_one_that_stays_away_is() {
+    fn a_file_that_is_missing_once_is_kept_and_one_that_is_missing_twice_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         let path = folder.path().join("a.yaml");
@@ -286,12 +285,12 @@ mod tests {
             fs::remove_file(&path).unwrap();
             assert!(settled(source).topologies.is_empty());
             write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
-            assert_eq!(summary(&settled(source)), ["a: 1 GPU"], "it may come back");
+            assert_eq!(summary(&settled(source)), ["a: 1 GPU"], "the file may return");
         }
     }
 
     #[test]
-    fn a_file_that_describes_no_node_keeps_its_last_good_content() {
+    fn a_file_that_describes_no_node_keeps_its_last_valid_content() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         let path = folder.path().join("a.yaml");
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_files_are_not_removed_files() {
+    fn unreadable_files_keep_their_nodes() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         write(folder.path(), "b.yaml", "b", "");
@@ -315,13 +314,13 @@ mod tests {
         source.read().unwrap();
         let path = folder.path().join("a.yaml");
         fs::remove_file(&path).unwrap();
-        // links to themselves: an error for every reader
+        // symbolic links to themselves cannot be read
         for name in ["a.yaml", "new.yaml"] {
             std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
         }
         write(folder.path(), "b.yaml", "b", "{id: fpga-0, type: FPGA}");
         let reading = settled(&mut source);
-        assert_eq!(summary(&reading), ["a: 1 GPU", "b: 1 FPGA"], "the others are followed");
+        assert_eq!(summary(&reading), ["a: 1 GPU", "b: 1 FPGA"], "other files are updated");
         assert_eq!(summary(&settled(&mut source)), ["a: 1 GPU", "b: 1 FPGA"]);
         for name in ["a.yaml", "new.yaml"] {
             let problem = &reading.problems[&folder.path().join(name).display().to_string()];
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_one_node_are_named() {
+    fn a_node_in_two_files_is_a_problem_of_the_second() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         write(folder.path(), "b.yaml", "a", "");
@@ -345,14 +344,14 @@ mod tests {
         assert_eq!(problem.reason, ProblemReason::Duplicate);
         let first = folder.path().join("a.yaml");
         let expected = format!(
-            "the node `a` is described by {} already, which is taken; keep one of the two",
+            "the node `a` is already described by {}, which is used; keep one of the two",
             first.display()
         );
         assert_eq!(problem.message, expected);
     }
 
     #[test]
-    fn a_path_that_is_not_there_is_an_error_that_says_what_to_pass() {
+    fn a_missing_path_is_an_error_with_a_remedy() {
         let error = Described::new("/nowhere/at-all").read().unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -361,7 +360,7 @@ mod tests {
         );
     }
 
-    /// The demo's machines: their devices are part of the demo's output.
+    /// The demo's output contains the devices of these machines.
     #[test]
     fn the_examples_describe_the_four_nodes_of_the_demo() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/topologies");

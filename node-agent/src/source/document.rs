@@ -1,11 +1,11 @@
-//! Parses a file of NodeTopology manifests into topologies, or into a sentence about the first defect.
+//! Parses a file of NodeTopology manifests into topologies, or into a message about the first error.
 
 use crds::{GROUP, NodeTopologySpec, VERSION};
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::sort;
 
-/// The parts of a manifest that are read: the additions of `kubectl get -o yaml` are ignored.
+/// The used parts of a manifest. The additional fields of `kubectl get -o yaml` are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a NodeTopology manifest")]
 struct Document {
@@ -24,9 +24,9 @@ struct Metadata {
     name: Option<String>,
 }
 
-/// The topologies of a text with one or several YAML (or JSON) documents, each with the name of its node.
+/// The topologies of a text with YAML or JSON documents, each with the name of its node.
 ///
-/// The error is one sentence with the document, the field and the remedy.
+/// The error names the document, the field and the remedy.
 pub fn parse(text: &str) -> Result<Vec<(String, NodeTopologySpec)>, String> {
     let mut found = Vec::<(String, NodeTopologySpec)>::new();
     for (index, yaml) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -71,7 +71,7 @@ fn read(yaml: serde_yaml::Deserializer<'_>) -> Result<Option<(String, NodeTopolo
     Ok(Some((name, spec)))
 }
 
-/// Rewrites a path such as `?.spec.?.devices.0.heath`, with `?` for each optional value, into the usual form.
+/// Converts a path such as `?.spec.?.devices.0.heath`, with `?` for each optional value, to `spec.devices[0].heath`.
 fn readable(path: &str) -> String {
     let mut readable = String::new();
     for step in path.split('.').filter(|step| *step != "?") {
@@ -89,7 +89,7 @@ fn readable(path: &str) -> String {
     readable
 }
 
-/// What the API server would refuse with a message that names no file.
+/// Checks what the API server would reject with a message that does not name the file.
 pub fn check(spec: &NodeTopologySpec) -> Result<(), String> {
     let is_device = |id: &str| spec.devices.iter().any(|device| device.id == id);
     for (index, device) in spec.devices.iter().enumerate() {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubectl_adds_is_let_pass() {
+    fn fields_that_kubectl_adds_are_ignored() {
         let text = "apiVersion: cairn.dev/v1alpha1\nkind: NodeTopology\nmetadata: {name: a, uid: x, labels: {b: c}, generation: 1}\nspec: {}\nstatus: {observedGeneration: 1}\n";
         assert_eq!(parse(text).unwrap().len(), 1);
     }

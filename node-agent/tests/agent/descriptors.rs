@@ -1,4 +1,4 @@
-//! How many files the agent may open: what is counted of pods takes thousands, and containers begin with a thousand.
+//! The limit of open files: counting for pods takes thousands, but containers start with a limit of a thousand.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::tool::program;
 
-/// The address of an API server; nothing listens there, which is irrelevant here.
+/// The address of an API server that does not exist.
 const KUBECONFIG: &str = "
 apiVersion: v1
 kind: Config
@@ -21,16 +21,16 @@ users: [{name: none, user: {}}]
 /// The limits of open files of a process, soft and hard.
 fn limits(process: u32) -> (String, String) {
     let text = fs::read_to_string(format!("/proc/{process}/limits")).expect("the process runs");
-    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it has limits");
-    let mut words = line.split_whitespace().map(str::to_owned);
-    (words.next().expect("a soft limit"), words.next().expect("a hard limit"))
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("the limit");
+    let mut columns = line.split_whitespace().map(str::to_owned);
+    (columns.next().expect("a soft limit"), columns.next().expect("a hard limit"))
 }
 
 #[test]
 fn the_soft_limit_of_open_files_is_raised_to_the_hard_one_where_pods_are_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("kubeconfig");
-    fs::write(&kubeconfig, KUBECONFIG).expect("it is written");
+    fs::write(&kubeconfig, KUBECONFIG).expect("the file is written");
     let hard = limits(std::process::id()).1;
     for (perf, expected) in [("true", hard.as_str()), ("false", "256")] {
         let agent = program();
@@ -42,13 +42,13 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one_where_pods_are_counted
         shell.env("KUBECONFIG", &kubeconfig).env("CAIRN_PERF", perf);
         shell.args(["--node-name=node-a", "--listen=127.0.0.1:0", "--probe-listen=127.0.0.1:0"]);
         let mut child = shell.stderr(Stdio::piped()).spawn().expect("the shell starts");
-        let said = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        // it says so once everything is set up
-        let mut said = said.lines().map_while(Result::ok);
-        let started = said.find(|line| line.contains("started"));
+        let log = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        // logged at the end of the setup
+        let mut log = log.lines().map_while(Result::ok);
+        let started = log.find(|line| line.contains("started"));
         let limits = started.as_ref().map(|_| limits(child.id()));
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        child.kill().expect("the agent runs");
+        child.wait().expect("the agent exits");
         assert!(started.is_some(), "the agent does not start");
         assert_eq!(limits, Some((expected.to_owned(), hard.clone())), "CAIRN_PERF={perf}");
     }

@@ -1,4 +1,4 @@
-//! Drivers that are well, absent, forbidden, broken or hang, through the program itself, by libraries that stand in for them.
+//! Working, absent, inaccessible, crashing and hanging drivers: the program with stubs of the drivers' libraries.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::tool::{machines_folder, program, stub};
 use crds::{Health, NodeTopology, NodeTopologySpec};
 use serde_json::Value;
 
-/// What the program prints of the machine with eight H100, whose driver is the stub in this condition.
+/// The program's output for a machine with eight H100, with the NVML stub in this condition.
 fn h100s(condition: &str, library: &Path, more: &[&str]) -> String {
     let mut command = program();
     command
@@ -30,7 +30,7 @@ fn spec(yaml: &str) -> NodeTopologySpec {
     serde_yaml::from_str::<NodeTopology>(yaml).expect("it is a manifest").spec
 }
 
-/// The lines about a GPU and what is in it, and about the collector.
+/// The lines about a GPU, its partitions, and the collector.
 fn about(text: &str, gpu: &str) -> String {
     let lines = text
         .lines()
@@ -42,7 +42,7 @@ fn about(text: &str, gpu: &str) -> String {
 const SECOND: &str = "gpu-0000:18:00.0";
 
 #[test]
-fn what_hwloc_and_nvml_know_of_a_board_is_one_device() {
+fn hwloc_and_nvml_describe_one_device() {
     let spec = spec(&h100s("gpus=8", &stub("nvml"), &["-o", "yaml"]));
     let gpus: Vec<_> = spec.devices.iter().filter(|device| device.type_ == "GPU").collect();
     assert_eq!(gpus.len(), 8);
@@ -50,11 +50,11 @@ fn what_hwloc_and_nvml_know_of_a_board_is_one_device() {
     assert_eq!(second.uuid.as_deref(), Some("GPU-00000000-0000-4000-8000-000000000001"));
     assert_eq!(second.driver.as_deref(), Some("nvidia 580.65.06"));
     assert_eq!((second.numa_node, second.health), (Some(0), Health::Ok));
-    assert_eq!(second.compute_resources.len(), 1, "CUDA and NVML count the same thing");
+    assert_eq!(second.compute_resources.len(), 1, "CUDA and NVML report the same resource");
     assert_eq!(second.compute_resources[0].count, 132);
     assert_eq!(second.memory_spaces.len(), 1);
     assert_eq!(second.memory_spaces[0].size_bytes, 80 << 30);
-    // The stub's two links from each GPU to the next, instead of what hwloc's matrix says.
+    // The stub's two links from each GPU to the next replace those of hwloc's matrix.
     let links: Vec<_> = spec.links.iter().filter(|link| link.kind == "NVLink").collect();
     assert_eq!(links.len(), 7);
     assert!(links.iter().all(|link| link.bandwidth_bytes_per_second == Some(50_000_000_000)));
@@ -62,7 +62,7 @@ fn what_hwloc_and_nvml_know_of_a_board_is_one_device() {
 }
 
 #[test]
-fn a_gpu_that_the_driver_does_not_hand_out_is_no_switch_between_the_others() {
+fn a_withheld_gpu_is_not_mistaken_for_a_switch() {
     let spec = spec(&h100s("gpus=8 withheld=1", &stub("nvml"), &["-o", "yaml"]));
     let second = spec.devices.iter().find(|device| device.id == SECOND).unwrap();
     assert_eq!(second.health, Health::Unknown);
@@ -86,7 +86,7 @@ fn a_gpu_says_what_it_can_and_nothing_instead_of_what_it_cannot() {
     ] {
         let text = h100s(condition, &stub("nvml"), &["--counters"]);
         all.push(format!("== {condition}\n{}", about(&text, SECOND)));
-        // Whatever is wrong with one, the others are there and speak.
+        // A failure of one GPU does not affect the others.
         if condition != "gpus=8 garbage" {
             assert!(text.contains("gpu-0000:20:00.0 memory_used_bytes 3221225472"), "{condition}: {text}");
         }
@@ -109,16 +109,16 @@ fn a_driver_that_does_not_start_is_explained() {
         ("", &empty),
     ] {
         let text = h100s(condition, library, &["--counters"]);
-        let spoken = text.lines().filter(|line| line.starts_with("(nvml")).collect::<Vec<_>>().join("\n");
-        all.push_str(&spoken.replace(folder.path().to_str().unwrap(), "FOLDER"));
+        let lines = text.lines().filter(|line| line.starts_with("(nvml")).collect::<Vec<_>>().join("\n");
+        all.push_str(&lines.replace(folder.path().to_str().unwrap(), "FOLDER"));
         all.push('\n');
-        assert!(text.contains(SECOND), "what hwloc knows is there all the same: {text}");
+        assert!(text.contains(SECOND), "the devices of hwloc are still listed: {text}");
     }
     insta::assert_snapshot!(all);
 }
 
 #[test]
-fn a_driver_is_not_missed_where_there_is_nothing_for_it() {
+fn a_missing_driver_is_no_error_without_a_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("libnvidia-ml.so.1");
     for (machine, library, condition) in
@@ -132,22 +132,22 @@ fn a_driver_is_not_missed_where_there_is_nothing_for_it() {
     }
 }
 
-/// An old driver lacks functions: each is missed only where it is needed.
+/// Old drivers lack functions. Only the values of missing functions are absent.
 #[test]
 fn a_function_that_is_missing_costs_what_it_would_say() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libnvidia-ml.so.1");
     let mut bytes = fs::read(stub("nvml")).unwrap();
-    // A name that is never looked up has the same place in the file, and in the table of names that is searched.
+    // Renames symbols in place, so that they are not found.
     for name in ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMemoryInfo_v2"] {
-        let mut places = 0;
+        let mut count = 0;
         for at in 0..bytes.len() - name.len() {
             if &bytes[at..at + name.len()] == name.as_bytes() {
                 bytes[at] = b'x';
-                places += 1;
+                count += 1;
             }
         }
-        assert!(places > 0, "{name} is in the library");
+        assert!(count > 0, "{name} is in the library");
     }
     fs::write(&library, bytes).unwrap();
     let text = h100s("gpus=8", &library, &["--counters"]);
@@ -157,7 +157,7 @@ fn a_function_that_is_missing_costs_what_it_would_say() {
 #[test]
 fn a_hanging_driver_blocks_no_other_collector() {
     let text = h100s("gpus=8 hang", &stub("nvml"), &["--counters"]);
-    assert!(text.contains("(nvml error: it does not answer within 2s: the driver hangs"), "{text}");
+    assert!(text.contains("(nvml error: no response within 2s: the driver hangs"), "{text}");
     assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{text}");
 }
 
@@ -165,10 +165,9 @@ fn a_hanging_driver_blocks_no_other_collector() {
 fn a_crashing_driver_does_not_affect_the_agent() {
     for moment in ["start", "memory", "events"] {
         let text = h100s(&format!("gpus=8 crash={moment}"), &stub("nvml"), &["--counters"]);
-        let words = "(nvml error: a library crashed: the probe process ended with signal: 11 (SIGSEGV)";
-        let what_to_do =
-            "(see `dmesg`, and whether `nvidia-smi -q` ends well); it is tried again within 120s";
-        assert!(text.contains(words) && text.contains(what_to_do), "{moment}: {text}");
+        let error = "(nvml error: a library crashed: the probe process ended with signal: 11 (SIGSEGV)";
+        let remedy = "(see `dmesg`, and whether `nvidia-smi -q` succeeds); the trial is retried within 120s";
+        assert!(text.contains(error) && text.contains(remedy), "{moment}: {text}");
         assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{moment}: {text}");
         assert!(!text.contains("memory_used_bytes"), "{moment}: {text}");
     }
@@ -179,15 +178,15 @@ fn a_trial_of_the_driver_says_whether_it_can_be_loaded() {
     let ask = |condition| {
         let mut command = program();
         command.arg("probe-nvml").env("CAIRN_STUB_NVML", condition);
-        let (well, answer) =
+        let (is_ok, response) =
             probe(command, &serde_json::to_string(&Some(stub("nvml").into_os_string())).unwrap());
-        format!("{condition}: {}, {answer}", if well { "came through" } else { "is gone" })
+        format!("{condition}: {}, {response}", if is_ok { "succeeded" } else { "crashed" })
     };
     let conditions = ["gpus=8", "mig=1 old", "lost=1", "garbage", "no-driver", "mismatch", "crash=events"];
     insta::assert_snapshot!(conditions.map(ask).join("\n"));
 }
 
-/// The lines that a program prints, as they come.
+/// The output lines of a running program.
 struct Lines {
     child: Child,
     lines: Receiver<String>,
@@ -208,25 +207,25 @@ impl Lines {
         Self { child, lines }
     }
 
-    /// Waits for a printed topology (from the name of the node to the next) that is as wanted.
-    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
+    /// Waits for a printed topology (from one name of the node to the next) that satisfies `predicate`.
+    fn wait(&self, what: &str, predicate: impl Fn(&str) -> bool) {
         let mut text = String::new();
         loop {
             let line = self.lines.recv_timeout(Duration::from_mins(2));
-            let line = line.unwrap_or_else(|_| panic!("never came: {what}; last: {text}"));
+            let line = line.unwrap_or_else(|_| panic!("timed out: {what}; last: {text}"));
             if line == "h100s" {
                 text.clear();
             }
             text.push_str(&line);
             text.push('\n');
-            if wanted(&text) {
+            if predicate(&text) {
                 return;
             }
         }
     }
 }
 
-/// The machine with eight H100, printed whenever it changes, with the stub in a condition that changes.
+/// The machine with eight H100, printed on each change, with a stub whose condition can be changed.
 struct Watched {
     folder: tempfile::TempDir,
     lines: Lines,
@@ -234,9 +233,9 @@ struct Watched {
 
 impl Watched {
     fn new(condition: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
+        let folder = tempfile::tempdir().expect("the folder is created");
         let file = folder.path().join("condition");
-        fs::write(&file, condition).expect("a file can be written");
+        fs::write(&file, condition).expect("the file is written");
         let mut command = program();
         command.args(["topology", "--watch", "--counters", "--node-name", "h100s", "--topology-file"]);
         command.arg(machines_folder().join("hgx-h100.xml")).arg("--nvml-library").arg(stub("nvml"));
@@ -245,14 +244,14 @@ impl Watched {
     }
 
     fn set(&self, condition: &str) {
-        // in one step: half a condition would be another one
+        // atomic, as a partial condition could be a different one
         let draft = self.folder.path().join("draft");
-        fs::write(&draft, condition).expect("a file can be written");
-        fs::rename(&draft, self.folder.path().join("condition")).expect("a file can be replaced");
+        fs::write(&draft, condition).expect("the file is written");
+        fs::rename(&draft, self.folder.path().join("condition")).expect("the file is replaced");
     }
 
-    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) {
-        self.lines.wait(what, wanted);
+    fn wait(&self, what: &str, predicate: impl Fn(&str) -> bool) {
+        self.lines.wait(what, predicate);
     }
 }
 
@@ -264,53 +263,54 @@ impl Drop for Lines {
 }
 
 #[test]
-fn a_driver_that_crashed_is_tried_again_and_used_when_it_is_mended() {
+fn a_crashed_driver_is_retried_and_used_after_its_repair() {
     let machine = Watched::new("gpus=8 crash=start");
     machine.wait("it crashes", |text| text.contains("(nvml error: a library crashed"));
     machine.set("gpus=8");
-    machine.wait("it is mended", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
+    machine.wait("it is repaired", |text| text.contains("gpu-0000:48:00.0 memory_used_bytes"));
 }
 
 #[test]
 fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_again() {
     let machine = Watched::new("gpus=8");
-    let speaks = format!("{SECOND} energy_joules");
+    let reading = format!("{SECOND} energy_joules");
     let end = "gpu-0000:48:00.0 memory_used_bytes";
     let end_of_board = "gpu-0000:48:00.0  GPU";
-    machine.wait("all are well", |text| text.contains(&speaks) && text.contains(end));
+    machine.wait("all are healthy", |text| text.contains(&reading) && text.contains(end));
     let xids = format!("{SECOND} errors xid");
     machine.set("gpus=8 xids=2");
     machine.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
     machine.set("gpus=8 xids=3 lost=1");
     let event = [format!("{xids} 3\n"), format!("{SECOND} xid_errors 79 1\n")];
     machine.wait("the event of its loss", |text| event.iter().all(|it| text.contains(it)));
-    for trouble in ["gpus=8 lost=1", "gpus=8 gone=1"] {
-        machine.set(trouble);
-        machine.wait(trouble, |text| {
+    for condition in ["gpus=8 lost=1", "gpus=8 gone=1"] {
+        machine.set(condition);
+        machine.wait(condition, |text| {
             let is_lost = text.lines().any(|line| line.contains(SECOND) && line.ends_with("(lost)"));
-            is_lost && text.contains(&event[0]) && text.contains(end) && !text.contains(&speaks)
+            is_lost && text.contains(&event[0]) && text.contains(end) && !text.contains(&reading)
         });
         machine.set("gpus=8");
         machine.wait("it is back", |text| {
-            !text.contains("(lost)") && text.contains(&speaks) && text.contains(end)
+            !text.contains("(lost)") && text.contains(&reading) && text.contains(end)
         });
     }
     machine.set("gpus=8 hang");
-    machine.wait("it is slow, and that is no news of the GPUs", |text| {
+    machine.wait("a slow response does not change the health", |text| {
         text.contains("(nvml error") && text.contains(end_of_board) && !text.contains("(unknown)")
     });
     machine.wait("it hangs", |text| text.contains("(nvml error") && text.contains("(unknown)"));
     machine.set("gpus=8");
-    machine
-        .wait("it wakes", |text| !text.contains("(unknown)") && text.contains(&speaks) && text.contains(end));
+    machine.wait("it responds again", |text| {
+        !text.contains("(unknown)") && text.contains(&reading) && text.contains(end)
+    });
 }
 
 #[test]
-fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
+fn partitions_are_kept_until_the_driver_reports_their_removal() {
     let parts = [0, 1].map(|part| format!("mig-00000000-0000-5000-800{part}-000000000001"));
     let counted = format!("{} memory_used_bytes", parts[0]);
     let end = "gpu-0000:48:00.0 memory_used_bytes";
-    // the GPU and both of its parts are there and as healthy as this
+    // whether the GPU and both partitions are listed with this health
     let are = |text: &str, health: &str| {
         let is = |start: String| {
             let mut lines = text.lines().map(str::trim).filter(|line| line.starts_with(&start));
@@ -323,7 +323,7 @@ fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
         is(format!("{SECOND}  GPU")) && parts.iter().all(|part| is(format!("{part}  GPU Partition")))
     };
     let machine = Watched::new("gpus=8 mig=1");
-    // below their GPU's domain, and with its link
+    // whether the partitions are below their GPU's domain and have its link
     let placed = |text: &str| {
         let is = |part: &String| {
             text.contains(&format!("numa-0 - {part}  PCIe"))
@@ -331,18 +331,18 @@ fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
         };
         parts.iter().all(is)
     };
-    machine.wait("all are well", |text| {
+    machine.wait("all are healthy", |text| {
         are(text, "") && placed(text) && text.contains(&counted) && text.contains(end)
     });
-    // that a change of health counts says that there were looks since
+    // the change of health shows that there were probes since
     machine.set("gpus=8 mig=1 mig-fails=mode worn=1");
-    machine.wait("it does not say whether it is split", |text| {
+    machine.wait("its MIG mode is unknown", |text| {
         are(text, "(degraded)") && !text.contains(&counted) && text.contains(end)
     });
     machine.set("gpus=8 mig=1 lost=1");
     machine.wait("it is lost", |text| are(text, "(lost)") && text.contains(end));
     machine.set("gpus=8 mig=1 mig-fails=list");
-    machine.wait("it does not say which parts it has", |text| {
+    machine.wait("its partitions cannot be listed", |text| {
         are(text, "") && !text.contains(&counted) && text.contains(end)
     });
     machine.set("gpus=8 mig=1 gone=1");
@@ -350,10 +350,10 @@ fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
     machine.set("gpus=8 mig=1");
     machine.wait("it is back", |text| are(text, "") && text.contains(&counted) && text.contains(end));
     machine.set("gpus=8");
-    machine.wait("it is split no more", |text| !text.contains("GPU Partition") && text.contains(end));
+    machine.wait("it is no longer partitioned", |text| !text.contains("GPU Partition") && text.contains(end));
 }
 
-/// What the probe says of the stub of OpenCL in this condition.
+/// The result of the OpenCL probe with the stub in this condition.
 fn opencl(condition: &str) -> (bool, Value) {
     opencl_of(&stub("opencl"), condition)
 }
@@ -365,25 +365,25 @@ fn opencl_of(library: &Path, condition: &str) -> (bool, Value) {
     probe(command, "null")
 }
 
-/// Whether a process that looks came through, and what it answered to this question.
-fn probe(mut command: std::process::Command, question: &str) -> (bool, Value) {
+/// Whether a probe process succeeded, and its response to this request.
+fn probe(mut command: std::process::Command, request: &str) -> (bool, Value) {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
-    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), question.as_bytes())
-        .expect("it listens");
-    let output = child.wait_with_output().expect("it ends");
+        .expect("the process starts");
+    std::io::Write::write_all(&mut child.stdin.take().expect("it is piped"), request.as_bytes())
+        .expect("the process reads its input");
+    let output = child.wait_with_output().expect("the process exits");
     (output.status.success(), serde_json::from_slice(&output.stdout).unwrap_or_default())
 }
 
 #[test]
-fn a_card_that_only_opencl_knows_is_found() {
+fn a_card_that_only_opencl_lists_is_found() {
     let (_, found) = opencl("");
     let card = &found["found"][0];
-    assert_eq!(found["found"].as_array().unwrap().len(), 1, "the processor is none: {found}");
+    assert_eq!(found["found"].as_array().unwrap().len(), 1, "the processor is not listed: {found}");
     assert_eq!((&card["id"], &card["vendor"]), (&"accelerator-opencl0d0".into(), &"xilinx".into()));
     assert_eq!(card["memorySpaces"][0]["sizeBytes"], 64_u64 << 30);
     let (_, found) = opencl("board=0000:3b:00.0");
@@ -392,45 +392,45 @@ fn a_card_that_only_opencl_knows_is_found() {
 
 #[test]
 fn opencl_may_be_missing_crash_or_send_garbage() {
-    // A file that is no library hides the machine's own, if it has one.
+    // An invalid library hides the machine's own.
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("libOpenCL.so.1");
     fs::write(&nothing, "").unwrap();
-    let what_to_do = "for those, mount libOpenCL.so.1, /etc/OpenCL/vendors and the libraries that it names";
-    for (library, condition, state, words) in [
+    let remedy = "for those, mount libOpenCL.so.1, /etc/OpenCL/vendors and the libraries that it names";
+    for (library, condition, state, message) in [
         (&nothing, "", "absent", "OpenCL is not installed: "),
         (&stub("opencl"), "none", "absent", "no driver for OpenCL is installed: "),
         (&stub("opencl"), "refuse", "failed", "OpenCL does not list its platforms"),
         (&stub("opencl"), "mute", "failed", "OpenCL does not list the devices of platform Xilinx"),
     ] {
-        let (well, answer) = opencl_of(library, condition);
-        let said = answer[state].as_str().unwrap_or_else(|| panic!("{condition} is not {state}: {answer}"));
-        assert!(well && said.starts_with(words), "{said}");
-        assert!(state != "absent" || said.contains(what_to_do), "{said}");
+        let (is_ok, response) = opencl_of(library, condition);
+        let reason = response[state].as_str().unwrap_or_else(|| panic!("{condition}: {response}"));
+        assert!(is_ok && reason.starts_with(message), "{reason}");
+        assert!(state != "absent" || reason.contains(remedy), "{reason}");
     }
-    let (well, answer) = opencl("crash");
-    assert!(!well && answer.is_null(), "the process is gone: {answer}");
-    let (well, answer) = opencl("garbage");
-    assert!(well && answer["found"].is_array(), "{answer}");
-    let (well, answer) = opencl("empty");
-    assert!(well && answer["found"].as_array().is_some_and(Vec::is_empty), "{answer}");
+    let (is_ok, response) = opencl("crash");
+    assert!(!is_ok && response.is_null(), "the process crashed: {response}");
+    let (is_ok, response) = opencl("garbage");
+    assert!(is_ok && response["found"].is_array(), "{response}");
+    let (is_ok, response) = opencl("empty");
+    assert!(is_ok && response["found"].as_array().is_some_and(Vec::is_empty), "{response}");
 
-    // The agent says so, and everything else is there.
-    for (condition, words) in [
+    // The agent reports the state, and the devices of other collectors.
+    for (condition, message) in [
         ("none", "(opencl absent: no driver for OpenCL is installed: "),
         ("crash", "(opencl error: a library crashed: the probe process ended with signal: 6"),
-        ("hang", "(opencl error: there was no answer within 10s: a driver hangs)"),
+        ("hang", "(opencl error: no response within 10s: a driver hangs)"),
     ] {
         let mut command = program();
         command.arg("topology").env("OPENCL_DYLIB_PATH", stub("opencl")).env("CAIRN_STUB_OPENCL", condition);
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && text.contains("numa-0") && text.contains(words), "{text}");
+        assert!(output.status.success() && text.contains("numa-0") && text.contains(message), "{text}");
     }
 }
 
 #[test]
-fn opencl_that_failed_is_asked_again_soon() {
+fn a_failed_opencl_probe_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let condition = folder.path().join("condition");
     fs::write(&condition, "refuse").unwrap();
@@ -440,10 +440,10 @@ fn opencl_that_failed_is_asked_again_soon() {
     let lines = Lines::of(command);
     lines.wait("it fails", |text| text.contains("(opencl error: OpenCL does not list its platforms"));
     fs::write(&condition, "").unwrap();
-    lines.wait("it is mended", |text| text.contains("accelerator-opencl0d0"));
+    lines.wait("it is repaired", |text| text.contains("accelerator-opencl0d0"));
 }
 
-/// A copy of a machine's `/sys` with an FPGA that the kernel manages.
+/// A copy of a machine's `/sys` with an FPGA of the kernel's class.
 #[test]
 fn a_machine_under_another_root_is_probed() {
     let folder = tempfile::tempdir().unwrap();
@@ -462,7 +462,7 @@ fn a_machine_under_another_root_is_probed() {
     }
     write("sys/devices/system/cpu/online", "0-1");
     write("sys/devices/system/cpu/possible", "0-1");
-    // prepared so far, and in all
+    // the initialized memory, and all memory
     write("sys/devices/system/node/online", "0\n");
     write("sys/devices/system/node/node0/cpumap", "3\n");
     write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:        2097152 kB\n");

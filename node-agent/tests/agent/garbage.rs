@@ -1,4 +1,4 @@
-//! Ten thousand descriptions of machines that are not quite right: whatever hwloc does with them, the agent is well.
+//! Fuzzing: the agent handles ten thousand malformed machine descriptions, whatever hwloc does with them.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const INPUTS: usize = 10_000;
 
-/// Good descriptions, small ones, with something changed; the same ones in every run.
+/// Small valid descriptions with random changes, from a fixed seed.
 fn inputs() -> Vec<String> {
     let small = [
         "arm",
@@ -26,8 +26,8 @@ fn inputs() -> Vec<String> {
         "xeon-max",
         "t4-4",
     ];
-    let good = small.map(|name| {
-        fs::read_to_string(machines_folder().join(format!("{name}.xml"))).expect("the machine is there")
+    let valid = small.map(|name| {
+        fs::read_to_string(machines_folder().join(format!("{name}.xml"))).expect("the machine exists")
     });
     let pieces = [
         "<object type=\"PU\"/>",
@@ -60,7 +60,7 @@ fn inputs() -> Vec<String> {
                 2 => drop(bytes.splice(at..at, piece)),
                 3 => drop(bytes.splice(at..(at + piece.len()).min(bytes.len()), piece)),
                 4 => drop(bytes.drain(at..(at + rng.usize(1..200)).min(bytes.len()))),
-                // A line that is there twice, or in another place.
+                // Copy a line to another place.
                 _ => {
                     let start = bytes[..at].iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
                     let end =
@@ -76,11 +76,11 @@ fn inputs() -> Vec<String> {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    (0..INPUTS).map(|index| change(&good[index % good.len()])).collect()
+    (0..INPUTS).map(|index| change(&valid[index % valid.len()])).collect()
 }
 
-/// Puts the inputs from `first` on to one process that looks, and gives what it answered before it ended.
-fn ask(inputs: &Arc<Vec<String>>, first: usize) -> Vec<Value> {
+/// Sends the inputs from `first` on to one probe process, and returns the responses before it exits.
+fn probe(inputs: &Arc<Vec<String>>, first: usize) -> Vec<Value> {
     let mut command = program();
     command.arg("probe-hwloc").env("HWLOC_HIDE_ERRORS", "2");
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -89,53 +89,53 @@ fn ask(inputs: &Arc<Vec<String>>, first: usize) -> Vec<Value> {
     let inputs = Arc::clone(inputs);
     let writer = thread::spawn(move || {
         for input in &inputs[first..] {
-            // It ends when hwloc crashes: what is left goes to the next.
-            let question = json!({"Xml": input}).to_string();
-            if to.write_all(question.as_bytes()).is_err() {
+            // The process exits when hwloc crashes; the next one gets the remaining inputs.
+            let request = json!({"Xml": input}).to_string();
+            if to.write_all(request.as_bytes()).is_err() {
                 return;
             }
         }
     });
     let out = BufReader::new(child.stdout.take().expect("it is piped"));
     let lines = out.lines().map_while(Result::ok);
-    let answers = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
-    child.wait().expect("it ends");
-    writer.join().expect("it does not panic");
-    answers
+    let responses = lines.filter_map(|line| serde_json::from_str(&line).ok()).collect();
+    child.wait().expect("the process exits");
+    writer.join().expect("the writer does not panic");
+    responses
 }
 
 #[test]
-fn ten_thousand_changed_machines_are_seen_refused_or_survived() {
+fn ten_thousand_changed_machines_are_parsed_rejected_or_survived() {
     let inputs = Arc::new(inputs());
-    let (mut done, mut seen, mut refused, mut crashed) = (0, 0, 0, 0);
+    let (mut done, mut parsed, mut rejected, mut crashed) = (0, 0, 0, 0);
     while done < inputs.len() {
-        let answers = ask(&inputs, done);
-        for answer in &answers {
-            if let Some(found) = answer.get("found") {
+        let responses = probe(&inputs, done);
+        for response in &responses {
+            if let Some(found) = response.get("found") {
                 let spec: NodeTopologySpec = serde_json::from_value(found.clone()).unwrap();
                 assert!(spec.devices.iter().all(|device| !device.id.is_empty()));
-                seen += 1;
+                parsed += 1;
             } else {
-                let words = answer["failed"].as_str().unwrap_or_default();
-                assert!(!words.is_empty(), "{answer}");
-                // hwloc may refuse and may crash; code in Rust, ours or a library's, may not panic
-                assert!(!words.contains("panicked at"), "{words}");
-                refused += 1;
+                let message = response["failed"].as_str().unwrap_or_default();
+                assert!(!message.is_empty(), "{response}");
+                // hwloc may fail and crash, but Rust code must not panic
+                assert!(!message.contains("panicked at"), "{message}");
+                rejected += 1;
             }
         }
-        done += answers.len();
+        done += responses.len();
         if done < inputs.len() {
             crashed += 1;
             done += 1;
         }
     }
-    println!("{seen} seen, {refused} refused, {crashed} ended the probe process");
-    assert!(seen > 200 && refused > 500, "both happen: {seen} {refused}");
+    println!("{parsed} parsed, {rejected} rejected, {crashed} crashes of the probe process");
+    assert!(parsed > 200 && rejected > 500, "both happen: {parsed} {rejected}");
 }
 
-/// hwloc asserts what it should check, such as that the memory of a place comes in the order of its numbers.
+/// hwloc aborts on some malformed inputs, such as NUMA nodes that are not in the order of their numbers.
 #[test]
-fn the_end_of_a_child_is_reported_as_a_sentence() {
+fn a_crash_of_the_probe_process_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.xml");
     let xml = fs::read_to_string(machines_folder().join("power9.xml")).unwrap();
@@ -144,14 +144,14 @@ fn the_end_of_a_child_is_reported_as_a_sentence() {
         xml.lines().position(|line| line.contains(&format!("NUMANode\" os_index=\"{index}\""))).unwrap()
     };
     let (first, second) = (node("252"), node("253"));
-    assert_eq!(second - first, 3, "each has three lines, one after the other");
+    assert_eq!(second - first, 3, "each node has three lines");
     lines[first..first + 6].rotate_left(3);
     fs::write(&path, lines.join("\n")).unwrap();
     let output = program().args(["topology", "--topology-file"]).arg(&path).output().unwrap();
-    let words = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "it ends by itself: {words}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "the agent exits normally: {stderr}");
     assert!(
-        words.contains("machine.xml: a library crashed: the probe process ended with signal: 6"),
-        "{words}"
+        stderr.contains("machine.xml: a library crashed: the probe process ended with signal: 6"),
+        "{stderr}"
     );
 }

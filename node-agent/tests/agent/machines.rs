@@ -1,31 +1,31 @@
-//! Described machines, through the program itself: what it makes of them, and whether hwloc's own tools agree.
+//! Described machines: the program's output, compared with that of hwloc's own tools.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use crate::tool::{agent, machines_folder, program};
 use crds::{NodeTopology, NodeTopologySpec};
 
-/// Every described machine: a name, and a file in one of hwloc's forms.
+/// All described machines by name, each a file in one of hwloc's formats.
 fn machines(folder: &Path) -> BTreeMap<String, std::path::PathBuf> {
     let mut machines = BTreeMap::new();
-    for entry in fs::read_dir(machines_folder()).expect("the folder is there") {
-        let path = entry.expect("it can be listed").path();
+    for entry in fs::read_dir(machines_folder()).expect("the folder exists") {
+        let path = entry.expect("the entry is readable").path();
         if path.extension().is_some_and(|end| end == "xml") {
-            machines.insert(path.file_stem().expect("it has a name").to_string_lossy().into_owned(), path);
+            machines.insert(path.file_stem().expect("a file name").to_string_lossy().into_owned(), path);
         }
     }
-    let lines = fs::read_to_string(machines_folder().join("synthetic.txt")).expect("it is there");
+    let lines = fs::read_to_string(machines_folder().join("synthetic.txt")).expect("the file exists");
     for line in lines.lines().filter(|line| !line.starts_with('#')) {
-        let (name, machine) = line.split_once(": ").expect("a name, and what is in it");
+        let (name, machine) = line.split_once(": ").expect("a name and a machine");
         let path = folder.join(name);
-        fs::write(&path, machine).expect("it can be written");
-        assert!(machines.insert(name.to_owned(), path).is_none(), "{name} is there twice");
+        fs::write(&path, machine).expect("the file is written");
+        assert!(machines.insert(name.to_owned(), path).is_none(), "duplicate machine {name}");
     }
     machines
 }
 
 fn topology(name: &str, path: &Path, form: &str) -> String {
-    let path = path.to_str().expect("paths of tests are text");
+    let path = path.to_str().expect("the path is UTF-8");
     let (status, out, errors) =
         agent(&["topology", "--node-name", name, "--topology-file", path, "-o", form]);
     assert!(status.success(), "{name}: {errors}");
@@ -34,7 +34,7 @@ fn topology(name: &str, path: &Path, form: &str) -> String {
 
 fn spec(name: &str, path: &Path) -> NodeTopologySpec {
     let topology: NodeTopology =
-        serde_yaml::from_str(&topology(name, path, "yaml")).expect("it is a manifest");
+        serde_yaml::from_str(&topology(name, path, "yaml")).expect("the output is a manifest");
     assert_eq!(topology.metadata.name.as_deref(), Some(name));
     topology.spec
 }
@@ -51,13 +51,13 @@ fn each_machine_has_the_devices_that_it_has() {
     }
 }
 
-/// The lines of lstopo about one type of object.
+/// The lines of `lstopo` for one type of object.
 fn lstopo(name: &str, path: &Path, type_: &str) -> Vec<String> {
     let mut command = Command::new("lstopo-no-graphics");
     if path.extension().is_some_and(|end| end == "xml") {
         command.arg("-i").arg(path);
     } else {
-        command.args(["--if", "synthetic", "-i"]).arg(fs::read_to_string(path).expect("it is there").trim());
+        command.args(["--if", "synthetic", "-i"]).arg(fs::read_to_string(path).expect("a file").trim());
     }
     let output = command.args(["--disallowed", "--whole-io", "--of", "console", "--only", type_]).output();
     let output = output.expect("lstopo-no-graphics, of Debian's package hwloc, is installed");
@@ -90,7 +90,7 @@ fn lstopo_counts_the_same() {
         }
         invariants(&name, &spec, &described(&name, &path));
 
-        // By the words that lstopo has for classes, each of which stands for one type of ours.
+        // By lstopo's names of PCI classes, and the types that we derive from them.
         let listed = lstopo(&name, &path, "pci");
         for (class, types) in [
             ("(3D)", &["GPU"][..]),
@@ -107,14 +107,14 @@ fn lstopo_counts_the_same() {
                     assert!(types.contains(&device.type_.as_str()), "{name}: {line} is {}", device.type_);
                     continue;
                 }
-                // there are too many, or it is the function by which an FPGA board is managed, which has others
-                let is_left_out = spec.devices.len() == 256 && class == "(Ethernet)";
+                // dropped because of the limit, or the management function of an FPGA board
+                let is_dropped = spec.devices.len() == 256 && class == "(Ethernet)";
                 let slot = address.strip_suffix('0').unwrap_or("no function 0");
                 let of_board = |it: &crds::Device| it.pci_bus_id.as_ref().is_some_and(|it| it.contains(slot));
-                let manages = spec.devices.iter().any(|it| it.type_ == "FPGA" && of_board(it));
-                // an engine that encrypts
+                let is_management = spec.devices.iter().any(|it| it.type_ == "FPGA" && of_board(it));
+                // an encryption engine
                 let is_engine = name == "accelerators" && address == "16:00.0";
-                assert!(is_left_out || manages || is_engine, "{name}: {line} is missing");
+                assert!(is_dropped || is_management || is_engine, "{name}: {line} is missing");
             }
         }
         for device in &spec.devices {
@@ -126,13 +126,13 @@ fn lstopo_counts_the_same() {
     }
 }
 
-/// The machine in hwloc's XML, as lstopo reads it.
+/// The machine in hwloc's XML, as `lstopo` exports it.
 fn described(name: &str, path: &Path) -> String {
     let mut command = Command::new("lstopo-no-graphics");
     if path.extension().is_some_and(|end| end == "xml") {
         command.arg("-i").arg(path);
     } else {
-        command.args(["--if", "synthetic", "-i"]).arg(fs::read_to_string(path).expect("it is there").trim());
+        command.args(["--if", "synthetic", "-i"]).arg(fs::read_to_string(path).expect("a file").trim());
     }
     let output = command.args(["--disallowed", "--whole-io", "--of", "xml"]).output();
     let output = output.expect("lstopo-no-graphics, of Debian's package hwloc, is installed");
@@ -140,8 +140,8 @@ fn described(name: &str, path: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What holds of every machine: processing units, cores and memory sum up to those of hwloc; no device is listed twice; the NUMA
-/// domain of a device, the nearest memory of a domain and each parent exist.
+/// The invariants of each machine: processing units, cores and memory sum up to those of hwloc; no device is listed
+/// twice; the NUMA domain of a device, the nearest memory of a domain and each parent exist.
 fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
     let objects = |type_: &str| xml.matches(&format!("<object type=\"{type_}\"")).count();
     let resources = |type_: &str| -> usize {
@@ -162,10 +162,10 @@ fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
         set.len() == values.len()
     };
     let devices = &spec.devices;
-    assert!(is_unique(devices.iter().map(|it| &it.id).collect()), "{name}: an id is there twice");
+    assert!(is_unique(devices.iter().map(|it| &it.id).collect()), "{name}: duplicate id");
     assert!(
         is_unique(devices.iter().filter_map(|it| it.pci_bus_id.as_ref()).collect()),
-        "{name}: a PCI device is there twice"
+        "{name}: duplicate PCI device"
     );
     for device in devices {
         for other in [&device.parent, &device.nearest_memory].into_iter().flatten() {
@@ -212,7 +212,7 @@ fn devices_have_the_root_port_above_them() {
             "nic-0000:5d:00.0 0000:50:03.0",
         ]
     );
-    // on a root bus nothing is known to be shared
+    // devices on a root bus have no root port
     assert!(ports("t4-4").iter().all(|line| line.ends_with(" -")), "{:?}", ports("t4-4"));
 }
 
@@ -245,9 +245,9 @@ fn what_is_no_machine_is_refused_in_words() {
     );
 }
 
-/// Debian has hwloc's parts for OpenCL, GL and PCI in a package of their own, which an image need not have.
+/// Debian has hwloc's plugins for OpenCL, GL and PCI in a separate package, which may be missing in an image.
 #[test]
-fn a_machine_is_seen_without_the_plugins_of_hwloc() {
+fn a_machine_is_probed_without_the_plugins_of_hwloc() {
     let nothing = tempfile::tempdir().unwrap();
     let output = program()
         .args(["topology", "-o", "yaml"])
@@ -259,7 +259,7 @@ fn a_machine_is_seen_without_the_plugins_of_hwloc() {
     assert!(topology.spec.devices.iter().any(|it| it.type_ == "NUMA Domain"), "{topology:?}");
 }
 
-/// The machine that the test runs on has a processor and memory at least, and hwloc's own tool sees as many.
+/// The machine that the test runs on has as many processing units as `lstopo` lists, and memory.
 #[test]
 fn the_local_machine_is_complete() {
     let (status, out, errors) = agent(&["topology", "-o", "yaml"]);

@@ -1,4 +1,4 @@
-//! The node agent as people run it: described machines, drivers that are not well, descriptions that are not right.
+//! End-to-end tests of the node agent's program: described machines, failing drivers, malformed descriptions.
 
 mod descriptors;
 mod drivers;

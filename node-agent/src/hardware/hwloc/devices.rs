@@ -1,4 +1,4 @@
-//! Devices other than processors and their memory: PCI devices, and what drivers add.
+//! Devices other than processors and their memory: PCI devices, and the attributes that drivers report.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::hardware::{functions::join_boards, pci_ids};
 
-/// The reporters of a device, the most precise first.
+/// The backends that report devices, the most precise first.
 const BACKENDS: [&str; 6] = ["CUDA", "NVML", "RSMI", "LevelZero", "OpenCL", "VectorEngine"];
 
-/// Every device that an actor could use, once, whichever reporter lists it.
+/// Each device that an actor could use, once, whichever backends report it.
 pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
     let mut devices = BTreeMap::<String, Device>::new();
     for object in topology.objects_with_type(ObjectType::PCIDevice) {
@@ -42,13 +42,13 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
         };
         devices.insert(address, device);
     }
-    let mut loose = BTreeMap::<&str, Vec<Device>>::new();
-    let mut spoken: Vec<_> =
+    let mut unaddressed = BTreeMap::<&str, Vec<Device>>::new();
+    let mut reported: Vec<_> =
         topology.objects_with_type(ObjectType::OSDevice).filter_map(|it| Some((backend(it)?, it))).collect();
-    spoken.sort_by_key(|(rank, object)| (*rank, object.logical_index()));
-    for (rank, object) in spoken {
+    reported.sort_by_key(|(rank, object)| (*rank, object.logical_index()));
+    for (rank, object) in reported {
         if info(object, "OpenCLDeviceType") == Some("CPU") {
-            continue; // the processors, again
+            continue; // the processors are NUMA domains already
         }
         let type_ = type_of(object);
         let Some(ObjectAttributes::PCIDevice(attributes)) =
@@ -58,11 +58,11 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
             let id = format!("{}-{name}", prefix(type_));
             let mut device = Device { id, type_: type_.to_owned(), ..Device::default() };
             describe(&mut device, object);
-            loose.entry(BACKENDS[rank]).or_default().push(device);
+            unaddressed.entry(BACKENDS[rank]).or_default().push(device);
             continue;
         };
         let address = pci::address(attributes);
-        // A compute device counts, whatever its class.
+        // A compute device is listed whatever its PCI class.
         let device = devices.entry(address.clone()).or_insert_with(|| {
             let near = object.first_non_io_ancestor().and_then(|it| domains::of(domains, it));
             Device {
@@ -77,9 +77,9 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
         });
         describe(device, object);
     }
-    // Without an address it is unknown whether CUDA's first device is OpenCL's second: one reporter counts.
-    let witness = BACKENDS.iter().find_map(|backend| loose.remove(backend)).unwrap_or_default();
-    join_boards(devices.into_values().chain(witness).collect())
+    // Devices without an address cannot be matched across backends, so only the most precise backend is used.
+    let chosen = BACKENDS.iter().find_map(|backend| unaddressed.remove(backend)).unwrap_or_default();
+    join_boards(devices.into_values().chain(chosen).collect())
 }
 
 /// The prefix of the id of a device of this type.
@@ -87,7 +87,7 @@ pub fn prefix(type_: &str) -> String {
     type_.to_lowercase().replace(' ', "-")
 }
 
-/// The precision of an object's reporter, 0 first; `None` if it is not a compute device.
+/// The index of an object's backend in [`BACKENDS`]; `None` if it is not a compute device.
 fn backend(object: &TopologyObject) -> Option<usize> {
     let subtype = object.subtype().and_then(|subtype| subtype.to_str().ok());
     let name = info(object, "Backend").or(subtype)?;
@@ -103,7 +103,7 @@ fn type_of(object: &TopologyObject) -> &'static str {
     }
 }
 
-/// Adds what a driver reports to what is known; the first reporter takes precedence.
+/// Adds the attributes that a driver reports. The first backend takes precedence.
 fn describe(device: &mut Device, object: &TopologyObject) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| info(object, key)).map(str::to_owned);
     if let Some(model) = text(&["GPUModel", "CoProcModel", "OpenCLDeviceName"])
@@ -147,7 +147,7 @@ fn describe(device: &mut Device, object: &TopologyObject) {
     }
 }
 
-/// `NVIDIA Corporation` is `nvidia`.
+/// The common spelling of a vendor: `nvidia` for `NVIDIA Corporation`.
 pub fn short_vendor(text: &str) -> String {
     let lower = text.to_lowercase();
     let known = [

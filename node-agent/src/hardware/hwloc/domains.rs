@@ -1,7 +1,7 @@
 //! NUMA domains: cores and memory that are close to each other.
 //!
-//! Every processing unit is in exactly one domain. Cores without local memory, such as those of a die without memory channels or
-//! with a memory node that is offline, form a domain with 0 bytes, which names the domain with the nearest memory.
+//! Each processing unit is in exactly one domain. Cores without local memory, as on a die without memory channels or with
+//! offline memory, form a domain of 0 bytes. It names the domain with the nearest memory.
 
 use std::{
     cmp::Reverse,
@@ -23,9 +23,9 @@ use super::{
 /// A NUMA node of the system as a device.
 pub struct Domain {
     pub device: Device,
-    /// The processing units of the domain; of memory without processors, those of its neighbours.
+    /// The processing units of the domain; for memory without processors, those of adjacent domains.
     pub cpus: CpuSet,
-    /// Whether these are its own; false for memory without processors, which lists those of its neighbour.
+    /// Whether the processing units belong to the domain; false for memory without processors.
     pub has_cores: bool,
     /// The address of the PCI device that the memory belongs to.
     pub memory_of: Option<String>,
@@ -34,11 +34,11 @@ pub struct Domain {
 /// A domain before it becomes a device.
 struct Draft<'a> {
     number: usize,
-    /// hwloc's object; `None` for cores of which the system lists no memory node.
+    /// hwloc's object; `None` for cores without a memory node.
     node: Option<&'a TopologyObject>,
     /// The processing units that hwloc lists for the memory.
     near: CpuSet,
-    /// Those of them that belong to no other domain.
+    /// The processing units of `near` that belong to no other domain.
     own: CpuSet,
     memory_of: Option<String>,
 }
@@ -90,10 +90,10 @@ fn nodes(topology: &Topology) -> Vec<Draft<'_>> {
     drafts
 }
 
-/// Gives each processing unit to one memory node.
+/// Assigns each processing unit to one memory node.
 ///
-/// hwloc assigns adjacent processors to memory without processors: they belong to the domain with the lowest number. A node whose
-/// processors overlap with those of an earlier one gets only processors that no other node has.
+/// hwloc lists adjacent processors for memory without processors. They belong to the domain with the lowest number. A
+/// node that overlaps with an earlier one gets only the remaining processors.
 fn share_cores(topology: &Topology, drafts: &mut [Draft<'_>]) {
     let mut taken = CpuSet::new();
     for draft in drafts.iter_mut().filter(|draft| draft.memory_of.is_none()) {
@@ -111,7 +111,7 @@ fn share_cores(topology: &Topology, drafts: &mut [Draft<'_>]) {
 
 /// The domains of processing units that belong to no memory node: one for each die or package.
 ///
-/// Their number is that of the node that hwloc knows to be there without memory, or else the lowest free one.
+/// Their number is that of the node that hwloc lists without memory, or else the lowest free number.
 fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft<'a>> {
     let mut taken = CpuSet::new();
     for draft in drafts {
@@ -130,10 +130,10 @@ fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft
         groups.push((cpus, only_node(whole)));
     }
     let mut numbers: BTreeSet<usize> = drafts.iter().map(|draft| draft.number).collect();
-    // known numbers first, so that no other group gets one of them
+    // Groups with known numbers come first, so that no other group takes one of these.
     groups.sort_by_key(|(_, known)| Reverse(known.is_some()));
     let numbered = groups.into_iter().map(|(own, known)| {
-        // of one more number than there are, one is free
+        // One of n + 1 numbers is free if n are used.
         let free = || (0..=numbers.len()).find(|number| !numbers.contains(number));
         let number = known.filter(|known| !numbers.contains(known)).or_else(free).unwrap_or_default();
         numbers.insert(number);
@@ -142,7 +142,8 @@ fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft
     numbered.collect()
 }
 
-/// The largest object around a processing unit that is no larger than a package or one memory node, and has no unit with memory.
+/// The largest object around a processing unit, within a package and one memory node, that contains no unit with
+/// memory.
 fn die<'a>(unit: &'a TopologyObject, with_memory: &CpuSet) -> &'a TopologyObject {
     let mut whole = unit;
     while let Some(parent) = whole.parent() {
@@ -163,7 +164,7 @@ fn only_node(object: &TopologyObject) -> Option<usize> {
     (nodes.weight() == Some(1)).then(|| first.into())
 }
 
-/// Attaches memory that sits on a device, as with GPUs of POWER and Grace machines, to that device.
+/// Sets the device as the parent of memory on it, as with GPUs of POWER and Grace machines.
 pub fn adopt_device_memory(domains: &mut [Domain], devices: &[Device]) {
     for domain in domains {
         if let Some(address) = &domain.memory_of
@@ -174,8 +175,8 @@ pub fn adopt_device_memory(domains: &mut [Domain], devices: &[Device]) {
     }
 }
 
-/// Gives the only domain all memory of the machine, if the system reports less for the domain.
-pub fn has_all_memory(domains: &mut [Domain], bytes: Option<i64>) {
+/// Sets the memory of the only domain to that of the machine, if the system reports less for the domain.
+pub fn set_total_memory(domains: &mut [Domain], bytes: Option<i64>) {
     if let [domain] = domains
         && let [memory] = &mut *domain.device.memory_spaces
         && let Some(bytes) = bytes
@@ -226,7 +227,7 @@ fn id(number: usize) -> String {
     format!("numa-{number}")
 }
 
-/// The number of the memory that is nearest to cores without memory: by latency, then by the size of the object around both.
+/// The number of the memory nearest to cores without memory: by latency, then by the size of the common ancestor.
 fn nearest_memory(topology: &Topology, draft: &Draft<'_>, all: &[Draft<'_>]) -> Option<usize> {
     let latencies = latencies(topology, draft.number);
     let machine = topology.root_object().cpuset()?.weight()?;
@@ -269,7 +270,7 @@ fn latencies(topology: &Topology, from: usize) -> BTreeMap<usize, u64> {
 }
 
 fn compute_resources(topology: &Topology, kinds: &[Kind], cpus: &CpuSet) -> Vec<ComputeResource> {
-    // A core whose threads are divided counts where its first thread is.
+    // A core whose threads are in several domains is counted in that of its first thread.
     let first = |object: &&TopologyObject| object.cpuset()?.first_set();
     let here = |type_| -> Vec<_> {
         let objects = topology.objects_with_type(type_);
@@ -297,7 +298,7 @@ fn compute_resources(topology: &Topology, kinds: &[Kind], cpus: &CpuSet) -> Vec<
     resources
 }
 
-/// The processor with some of these processing units; old descriptions store its model on the machine.
+/// The package with some of these processing units. Old descriptions store the model in the machine object.
 fn package<'a>(topology: &'a Topology, cpus: &CpuSet) -> Option<&'a TopologyObject> {
     topology
         .objects_with_type(ObjectType::Package)

@@ -1,13 +1,13 @@
-//! Kinds of cores, on machines whose cores differ.
+//! Kinds of cores of machines with heterogeneous cores.
 
 use hwlocality::{Topology, cpu::cpuset::CpuSet};
 
-/// The capacity of the fastest core where the system reports frequencies only; the scale of Linux' `cpu_capacity`.
-const FULL: u64 = 1024;
+/// The capacity of the fastest core, on the scale of Linux' `cpu_capacity`, if the system reports only frequencies.
+const MAX_CAPACITY: u64 = 1024;
 
 /// Cores of one name and nearly equal capacity.
 pub struct Kind {
-    /// Such as `IntelAtom`, if the system names it.
+    /// The name, such as `IntelAtom`, if the system reports one.
     pub name: Option<String>,
     /// The smallest capacity of its cores.
     pub capacity: i32,
@@ -15,7 +15,7 @@ pub struct Kind {
     pub cpus: CpuSet,
 }
 
-/// What hwloc reports of a kind.
+/// A kind as hwloc reports it.
 struct Report {
     name: Option<String>,
     /// Linux' `cpu_capacity`.
@@ -24,10 +24,10 @@ struct Report {
     cpus: CpuSet,
 }
 
-/// The kinds of cores, the slowest first; empty if all cores are equal, or if it is unknown how they differ.
+/// The kinds of cores, the slowest first; empty if all cores are equal, or if their capacities are unknown.
 ///
-/// hwloc lists cores of different maximum frequency as kinds. Single cores of a processor are a few percent faster than the others
-/// of the same kind: capacities that differ by less than a tenth are one kind.
+/// hwloc reports a kind for each maximum frequency, but favoured cores are only a few percent faster. Capacities that
+/// differ by at most a tenth form one kind.
 pub fn read(topology: &Topology) -> Vec<Kind> {
     let Ok(kinds) = topology.cpu_kinds() else { return Vec::new() };
     let reports = kinds.map(|kind| {
@@ -51,7 +51,7 @@ fn merge(mut reports: Vec<Report>) -> Vec<Kind> {
     let fastest = reports.iter().filter_map(|report| report.megahertz).max();
     let by_capacity = reports.iter().all(|report| report.capacity.is_some());
     let capacity = |report: &Report| {
-        let of_frequency = || Some(report.megahertz?.saturating_mul(FULL) / fastest?);
+        let of_frequency = || Some(report.megahertz?.saturating_mul(MAX_CAPACITY) / fastest?);
         let capacity = if by_capacity { report.capacity } else { of_frequency() };
         i32::try_from(capacity?).ok().filter(|it| (1..=65_536).contains(it))
     };
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_of_one_kind_up_to_a_tenth_of_their_capacity() {
+    fn capacities_that_differ_by_at_most_a_tenth_are_one_kind() {
         for (reports, expected) in [
             // two microarchitectures, whose cores differ by a few percent
             (
@@ -111,12 +111,12 @@ mod tests {
                 &["IntelAtom - 3800", "IntelCore - 5200", "IntelCore - 5400"],
                 "IntelAtom 720 1, IntelCore 986 2",
             ),
-            // the name counts although the frequency does not differ
+            // different names are different kinds
             (&["IntelAtom - 4000", "IntelCore - 4100"], "IntelAtom 999 1, IntelCore 1024 1"),
             // favoured cores of an ordinary processor
             (&["- - 4900", "- - 5000", "- - 5100"], ""),
             (&["- 1024 3000"], ""),
-            // it is unknown how they differ
+            // unknown capacities
             (&["IntelAtom - -", "IntelCore - -"], ""),
             (&[], ""),
         ] {

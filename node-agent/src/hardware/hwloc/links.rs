@@ -50,7 +50,7 @@ pub fn read(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<
     links
 }
 
-/// From a NUMA domain to each of its devices, with the bandwidth of the device's own link.
+/// The link from a NUMA domain to each of its devices, with the bandwidth of the device's PCIe link.
 fn pcie(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<Link> {
     let mut links = Vec::new();
     for object in topology.objects_with_type(ObjectType::PCIDevice) {
@@ -74,7 +74,7 @@ fn pcie(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<Link
 
 /// Bytes per second from GB/s; 0 means unknown, and values above a terabyte per second are implausible.
 fn bytes_per_second(gigabytes: f32) -> Option<i64> {
-    // In whole megabytes: an f32 is no more precise, and 15.753846 GB/s is no more exact than 15.753.
+    // An f32 is precise to about a megabyte.
     let megabytes = (f64::from(gigabytes) * 1000.0).floor();
     (1.0..1e6).contains(&megabytes).then(|| {
         #[expect(clippy::cast_possible_truncation, reason = "below a million")]
@@ -83,7 +83,7 @@ fn bytes_per_second(gigabytes: f32) -> Option<i64> {
     })
 }
 
-/// The links of a matrix: one for two ends if both directions are equal, otherwise one for each direction.
+/// The links of a matrix: one per pair if both directions are equal, otherwise one per direction.
 fn both_ways(
     matrix: &Distances<'_>,
     id: impl Fn(&TopologyObject) -> Option<String>,

@@ -17,7 +17,7 @@ pub fn address(pci: &PCIDeviceAttributes) -> String {
 
 /// The address of the root port above a PCI device: the topmost bridge that is itself a PCI device.
 ///
-/// `None` if the device is attached to a root bus: what such devices share is unknown.
+/// `None` if the device is attached to a root bus, as it is unknown what such devices share.
 pub fn root_port(object: &TopologyObject) -> Option<String> {
     let bridges = object.ancestors().filter_map(|above| {
         let Some(ObjectAttributes::Bridge(bridge)) = above.attributes() else { return None };

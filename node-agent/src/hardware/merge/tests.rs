@@ -1,4 +1,4 @@
-//! The memory of a machine, probe by probe.
+//! The state of a machine over several probes.
 
 mod withheld;
 
@@ -11,7 +11,7 @@ fn board(id: &str, type_: &str, address: &str) -> Device {
     Device { id: id.into(), type_: type_.into(), pci_bus_id: address, ..Device::default() }
 }
 
-/// A complete answer of NVIDIA's driver.
+/// A complete result of NVIDIA's driver.
 fn found(devices: Vec<Device>) -> Found {
     Found { devices, ..Found::default() }
 }
@@ -21,7 +21,7 @@ fn units(count: i32) -> Vec<ComputeResource> {
 }
 
 #[test]
-fn a_board_that_several_speak_of_is_there_once() {
+fn a_board_of_several_collectors_is_one_device() {
     let mut gpu = board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0");
     (gpu.numa_node, gpu.model, gpu.compute_resources) = (Some(1), Some("GA100".into()), units(100));
     let other = Device { uuid: Some("GPU-2".into()), ..board("gpu-cuda1", "GPU", "") };
@@ -41,7 +41,7 @@ fn a_board_that_several_speak_of_is_there_once() {
 }
 
 #[test]
-fn an_accelerator_that_turns_out_to_be_an_fpga_is_named_so_everywhere() {
+fn an_accelerator_that_is_an_fpga_is_renamed_everywhere() {
     let card = board("accelerator-0000:5e:00.0", "Accelerator", "0000:5e:00.0");
     let link = Link {
         source: "numa-0".into(),
@@ -84,26 +84,26 @@ fn opencl_only_fills_missing_attributes() {
 }
 
 #[test]
-fn a_board_that_is_gone_is_lost_until_it_is_back_and_a_partition_is_not_missed() {
+fn a_missing_board_is_lost_until_it_returns_and_a_missing_partition_is_removed() {
     let mut memory = Memory::default();
-    let mut look = |devices: &[(&str, &str)]| {
+    let mut probe = |devices: &[(&str, &str)]| {
         let devices = devices.iter().map(|(id, type_)| board(id, type_, "")).collect();
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
         memory.add_lost(&mut spec, false);
         spec.summary()
     };
     assert_eq!(
-        look(&[("gpu-0", "GPU"), ("mig-1", "GPU Partition"), ("nic-0", "NIC")]),
+        probe(&[("gpu-0", "GPU"), ("mig-1", "GPU Partition"), ("nic-0", "NIC")]),
         "1 GPU, 1 GPU Partition, 1 NIC"
     );
-    assert_eq!(look(&[]), "1 GPU (1 lost)");
-    assert_eq!(look(&[]), "1 GPU (1 lost)");
-    assert_eq!(look(&[("gpu-0", "GPU"), ("gpu-1", "GPU")]), "2 GPU");
-    assert_eq!(look(&[("gpu-0", "GPU")]), "2 GPU (1 lost)");
+    assert_eq!(probe(&[]), "1 GPU (1 lost)");
+    assert_eq!(probe(&[]), "1 GPU (1 lost)");
+    assert_eq!(probe(&[("gpu-0", "GPU"), ("gpu-1", "GPU")]), "2 GPU");
+    assert_eq!(probe(&[("gpu-0", "GPU")]), "2 GPU (1 lost)");
 }
 
 #[test]
-fn what_was_published_before_is_missed_once_all_have_said_what_there_is() {
+fn published_devices_are_lost_once_the_topology_is_complete() {
     let devices = vec![
         board("gpu-0", "GPU", ""),
         board("fpga-0", "FPGA", ""),
@@ -112,23 +112,23 @@ fn what_was_published_before_is_missed_once_all_have_said_what_there_is() {
     ];
     let published = NodeTopologySpec { devices, links: Vec::new() };
     let mut memory = Memory::default();
-    let look = |memory: &mut Memory, not_said_yet| {
+    let probe = |memory: &mut Memory, is_incomplete| {
         let devices = vec![board("gpu-0", "GPU", ""), board("numa-1", "NUMA Domain", "")];
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
-        memory.add_lost(&mut spec, not_said_yet);
+        memory.add_lost(&mut spec, is_incomplete);
         spec.summary()
     };
     memory.recall(&published);
-    assert_eq!(look(&mut memory, true), "1 FPGA, 1 GPU, 1 NUMA Domain");
-    assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+    assert_eq!(probe(&mut memory, true), "1 FPGA, 1 GPU, 1 NUMA Domain");
+    assert_eq!(probe(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
     memory.recall(&published);
-    assert_eq!(look(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
+    assert_eq!(probe(&mut memory, false), "1 FPGA (1 lost), 1 GPU, 1 NUMA Domain");
     memory.forget();
-    assert_eq!(look(&mut memory, false), "1 GPU, 1 NUMA Domain");
+    assert_eq!(probe(&mut memory, false), "1 GPU, 1 NUMA Domain");
 }
 
 #[test]
-fn a_gpu_that_its_driver_misses_is_forgotten_and_one_that_it_lists_is_not() {
+fn forget_drops_lost_gpus_and_keeps_listed_ones() {
     let mut memory = Memory::default();
     let spec = NodeTopologySpec::default();
     let [one, other] =
@@ -143,24 +143,24 @@ fn a_gpu_that_its_driver_misses_is_forgotten_and_one_that_it_lists_is_not() {
 }
 
 #[test]
-fn a_gpu_that_its_driver_fails_to_hand_out_is_not_lost() {
+fn a_gpu_without_a_handle_is_not_lost() {
     let mut memory = Memory::default();
     let spec = NodeTopologySpec::default();
     let [one, other] =
         ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
     let part = Device { parent: Some(other.id.clone()), ..board("mig-1", "GPU Partition", "") };
-    let mut look = |devices: &[&Device], has_unsaid: bool| {
+    let mut probe = |devices: &[&Device], is_withheld: bool| {
         let devices = devices.iter().copied().cloned().collect();
-        let withheld = usize::from(has_unsaid);
+        let withheld = usize::from(is_withheld);
         let devices = memory.driven(&spec, Some(Found { withheld, ..found(devices) }), false);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
     };
     let with_other = |health| vec![Health::Ok, health, health];
-    assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
-    assert_eq!(look(&[&one], true), with_other(Health::Unknown), "nothing is said of it");
-    assert_eq!(look(&[&one], false), with_other(Health::Lost), "it is not there");
-    assert_eq!(look(&[&one], true), with_other(Health::Lost), "who is lost stays lost");
-    assert_eq!(look(&[&one, &other, &part], false), with_other(Health::Ok));
+    assert_eq!(probe(&[&one, &other, &part], false), with_other(Health::Ok));
+    assert_eq!(probe(&[&one], true), with_other(Health::Unknown), "it is withheld");
+    assert_eq!(probe(&[&one], false), with_other(Health::Lost), "it is not counted");
+    assert_eq!(probe(&[&one], true), with_other(Health::Lost), "a lost GPU stays lost");
+    assert_eq!(probe(&[&one, &other, &part], false), with_other(Health::Ok));
 }
 
 #[test]
@@ -185,21 +185,21 @@ fn driver_results_survive_a_restart_until_the_next_answer() {
     assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
     let later = memory.driven(&spec, None, false);
     assert!(later.iter().all(|it| it.health == Health::Unknown && it.memory_spaces == ram), "{later:?}");
-    // it answers: what it does not list is a lost GPU, with its partition
+    // it responds: an unlisted GPU is lost, with its partition
     let whole = driven("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
     let now = memory.driven(&spec, Some(found(vec![whole.clone()])), true);
     let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
     let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
     assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
     assert_eq!(memory.links(Some(&Found::default())), []);
-    // from then on its answers are published, and its silence means unknown
+    // from then on, probes without a response mean unknown
     memory.recall(&published);
     assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
     assert_eq!(memory.links(None), []);
 }
 
 #[test]
-fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
+fn a_partition_is_kept_until_the_driver_reports_its_removal() {
     let spec = NodeTopologySpec::default();
     let driver = || Some("nvidia 580.65.06".to_owned());
     let gpu = Device { driver: driver(), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
@@ -212,7 +212,7 @@ fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
     let mut devices = vec![gpu.clone()];
     devices.extend_from_slice(&parts);
     let published = NodeTopologySpec { devices, links: Vec::new() };
-    let look = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
+    let probe = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
         let mut devices = vec![Device { health, ..gpu.clone() }];
         devices.extend_from_slice(listed);
         let unsaid = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
@@ -240,22 +240,22 @@ fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
         (Health::Ok, none, true, "1 GPU"),
         (Health::Lost, none, true, "1 GPU (1 lost)"),
     ] {
-        assert_eq!(look(&mut memory, health, listed, is_unsaid), then, "{health} {listed:?} {is_unsaid}");
+        assert_eq!(probe(&mut memory, health, listed, is_unsaid), then, "{health} {listed:?} {is_unsaid}");
     }
-    assert_eq!(look(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
+    assert_eq!(probe(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
     let all = memory.driven(&spec, Some(Found::default()), false);
     assert!(all.len() == 3 && all.iter().all(|it| it.health == Health::Lost), "none is listed: {all:?}");
 
-    // the driver answered before the published topology was restored
+    // the driver reported before the published topology was restored
     let mut memory = Memory::default();
-    assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU");
+    assert_eq!(probe(&mut memory, Health::Ok, none, true), "1 GPU");
     memory.recall(&published);
-    assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU, 2 GPU Partition");
-    assert_eq!(look(&mut memory, Health::Ok, none, false), "1 GPU");
+    assert_eq!(probe(&mut memory, Health::Ok, none, true), "1 GPU, 2 GPU Partition");
+    assert_eq!(probe(&mut memory, Health::Ok, none, false), "1 GPU");
 }
 
 #[test]
-fn before_opencl_speaks_what_was_published_fills_boards_and_adds_what_only_it_can_know() {
+fn published_opencl_devices_are_used_before_its_first_result() {
     let near =
         |address: &str| Device { numa_node: Some(0), ..board(&format!("gpu-{address}"), "GPU", address) };
     let driven = Device { driver: Some("nvidia 1".into()), ..board("gpu-1", "GPU", "") };
@@ -289,7 +289,7 @@ fn a_deleted_topology_is_not_restored() {
 }
 
 #[test]
-fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
+fn a_gpu_that_is_removed_while_its_driver_does_not_respond_is_lost() {
     let address = |slot: &str| format!("0000:{slot}:00.0");
     let gpu = |slot: &str| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
     let gpus = ["3b", "5e", "af"].map(gpu);
@@ -301,40 +301,41 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
     memory.see_bus(&spec, Some(&bus(&["3b", "5e"])));
     let all = [&gpus[..], std::slice::from_ref(&part)].concat();
     assert_eq!(memory.driven(&spec, Some(found(all.clone())), false), all);
-    let silent = |memory: &mut Memory, seen: Option<BTreeSet<String>>| {
-        memory.see_bus(&NodeTopologySpec::default(), seen.as_ref());
+    let unanswered = |memory: &mut Memory, bus: Option<BTreeSet<String>>| {
+        memory.see_bus(&NodeTopologySpec::default(), bus.as_ref());
         let devices = memory.driven(&NodeTopologySpec::default(), None, true);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
     };
     let second = |health| vec![Health::Unknown, health, Health::Unknown, health];
-    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown));
-    assert_eq!(silent(&mut memory, Some(bus(&["3b"]))), second(Health::Lost), "with its partition");
-    assert_eq!(silent(&mut memory, None), second(Health::Lost), "who does not see changes nothing");
-    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown), "it is plugged in");
+    assert_eq!(unanswered(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown));
+    assert_eq!(unanswered(&mut memory, Some(bus(&["3b"]))), second(Health::Lost), "with its partition");
+    assert_eq!(unanswered(&mut memory, None), second(Health::Lost), "a hidden bus changes nothing");
+    assert_eq!(unanswered(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown), "it returns");
     // the driver reports it lost twice, and then fails
     let lost = |it: &Device| Device { health: Health::Lost, ..it.clone() };
     for _ in 0..2 {
         memory.driven(&spec, Some(found(vec![gpus[0].clone(), lost(&gpus[1]), gpus[2].clone()])), false);
     }
-    assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Lost), "it stays lost");
+    assert_eq!(unanswered(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Lost), "it stays lost");
     // to forget a removed card, delete the NodeTopology
-    assert_eq!(silent(&mut memory, Some(bus(&["5e"])))[0], Health::Lost);
+    assert_eq!(unanswered(&mut memory, Some(bus(&["5e"])))[0], Health::Lost);
     memory.forget();
     assert_eq!(
-        silent(&mut memory, Some(bus(&["5e"]))),
+        unanswered(&mut memory, Some(bus(&["5e"]))),
         [Health::Unknown],
         "of the one that hwloc never listed"
     );
 }
 
-/// The published health of a GPU after each probe: `o` is ok, `l` lost, `?` unknown; `-` is a probe without an answer of its driver.
+/// The published health of a GPU after each probe: `o` is ok, `l` lost, `?` unknown; `-` is a probe without a response
+/// of its driver.
 #[test]
-fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
+fn a_gpu_is_lost_after_two_results_and_probes_without_response_do_not_count() {
     let letters = [('o', Health::Ok), ('l', Health::Lost), ('?', Health::Unknown)];
     let health_of = |letter: char| letters.iter().find(|it| it.0 == letter).map(|it| it.1);
     let letter_of = |health: Health| letters.iter().find(|it| it.1 == health).map_or('-', |it| it.0);
     let spec = NodeTopologySpec::default();
-    for (before, said, then) in [
+    for (before, results, then) in [
         ('o', "ol-ooo", "oooooo"),
         ('o', "ol------", "oooooo??"),
         ('o', "ol-l----", "ooolllll"),
@@ -352,13 +353,13 @@ fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
         let published = health_of(before).map(gpu).into_iter().collect();
         let (mut memory, mut steady) = (Memory::default(), Steady::default());
         memory.recall(&NodeTopologySpec { devices: published, links: Vec::new() });
-        let mut look = |letter: char| {
-            let answer = health_of(letter).map(|health| found(vec![gpu(health)]));
-            let mut devices = memory.driven(&spec, answer, false);
+        let mut probe = |letter: char| {
+            let result = health_of(letter).map(|health| found(vec![gpu(health)]));
+            let mut devices = memory.driven(&spec, result, false);
             steady.hold(&mut devices);
             letter_of(devices[0].health)
         };
-        assert_eq!(said.chars().map(&mut look).collect::<String>(), then, "{before} {said}");
+        assert_eq!(results.chars().map(&mut probe).collect::<String>(), then, "{before} {results}");
     }
 }
 
@@ -366,14 +367,14 @@ fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
 fn a_gpu_removed_while_the_agent_was_down_is_lost_even_without_its_driver() {
     let gpus = ["0000:3b:00.0", "0000:5e:00.0"]
         .map(|at| Device { driver: Some("nvidia 570".into()), ..board(&format!("gpu-{at}"), "GPU", at) });
-    let hangs = |gpu: &Device| Link {
+    let link = |gpu: &Device| Link {
         source: "numa-0".into(),
         destination: gpu.id.clone(),
         kind: "PCIe".into(),
         ..Link::default()
     };
-    // it is unknown whether the second one was ever seen on the bus
-    let published = NodeTopologySpec { devices: gpus.to_vec(), links: vec![hangs(&gpus[0])] };
+    // hwloc may never have listed the second one
+    let published = NodeTopologySpec { devices: gpus.to_vec(), links: vec![link(&gpus[0])] };
     let mut memory = Memory::default();
     memory.recall(&published);
     let bus = BTreeSet::from(["0000:00:00.0".to_owned()]);

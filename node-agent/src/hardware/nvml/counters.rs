@@ -28,18 +28,18 @@ use crate::hardware::reading::{
     Sensor, ThrottleReason,
 };
 
-/// The highest plausible temperature in °C; above it is a sentinel.
-const HOTTEST: u32 = 200;
+/// The maximum plausible temperature in °C. Higher values are sentinels.
+const MAX_CELSIUS: u32 = 200;
 
-/// The highest plausible power in mW; above it is a sentinel.
-const HUNGRIEST: u32 = 100_000_000;
+/// The maximum plausible power in mW. Higher values are sentinels.
+const MAX_MILLIWATTS: u32 = 100_000_000;
 
-/// The readings of all present GPUs and partitions; of GPUs that are lost or not listed, the XID errors alone.
+/// The readings of all present GPUs and partitions. GPUs that are lost or not listed have only XID errors.
 pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, NvmlError> {
     let mut readings = Vec::new();
     let mut counts = xids.map(Xids::all).unwrap_or_default();
     for gpu in list(nvml)?.0 {
-        // Some values of a lost GPU are cached, and some are 0, which would look like a counter reset.
+        // Values of a lost GPU are cached or 0, which would look like a counter reset.
         if is_lost(&gpu.handle) {
             continue;
         }
@@ -52,7 +52,7 @@ pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, Nvml
             readings.push(DeviceReading { device: id.clone(), quantities });
         }
     }
-    // the last thing that is heard of a GPU that falls off the bus is an XID error
+    // The last event of a GPU that falls off the bus is an XID error.
     readings.extend(
         counts.into_iter().map(|(device, counts)| DeviceReading { device, quantities: of_xids(counts) }),
     );
@@ -77,18 +77,18 @@ fn of_gpu(gpu: &Gpu<'_>) -> Vec<(Quantity, f64)> {
         put(MemoryUtilization, share(utilization.memory));
     }
     let energy = handle.total_energy_consumption().ok().filter(|millijoules| *millijoules < u64::MAX / 2);
-    let watts = |milliwatts: u32| (milliwatts < HUNGRIEST).then(|| f64::from(milliwatts) / 1000.0);
+    let watts = |milliwatts: u32| (milliwatts < MAX_MILLIWATTS).then(|| f64::from(milliwatts) / 1000.0);
     match energy {
         Some(millijoules) => put(EnergyJoules, Some(exact(millijoules) / 1000.0)),
         None => put(PowerWatts, handle.power_usage().ok().and_then(watts)),
     }
     put(PowerLimitWatts, handle.enforced_power_limit().ok().and_then(watts));
 
-    let core = handle.temperature(TemperatureSensor::Gpu).ok().filter(|it| *it < HOTTEST).map(f64::from);
+    let core = handle.temperature(TemperatureSensor::Gpu).ok().filter(|it| *it < MAX_CELSIUS).map(f64::from);
     put(TemperatureCelsius { sensor: Sensor::Core }, core);
     let memory = number(handle, field_id::NVML_FI_DEV_MEMORY_TEMP);
     // A GPU without such a sensor reports 0.
-    let memory = memory.filter(|it| *it > 0.0 && *it < f64::from(HOTTEST));
+    let memory = memory.filter(|it| *it > 0.0 && *it < f64::from(MAX_CELSIUS));
     put(TemperatureCelsius { sensor: Sensor::Memory }, memory);
 
     for (clock, domain) in [(Clock::SM, ClockDomain::Compute), (Clock::Memory, ClockDomain::Memory)] {
@@ -137,7 +137,7 @@ fn errors(handle: &Device<'_>) -> [(ErrorKind, Option<f64>); 3] {
     ]
 }
 
-/// The traffic of each NVLink, by the counters of newer GPUs or those of older ones that count bytes.
+/// The traffic of each NVLink, from the counters of newer GPUs, or from those of older ones if they count bytes.
 fn traffic(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
     let is_active = |link: &u32| handle.link_wrapper_for(*link).is_active().unwrap_or(false);
     let links: Vec<u32> = (0..LINKS).filter(is_active).collect();

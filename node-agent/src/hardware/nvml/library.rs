@@ -1,4 +1,4 @@
-//! The NVML library, which is loaded only after a child process has made all its calls successfully.
+//! The NVML library. It is loaded only after a child process has made all calls without a crash.
 
 use std::{
     ffi::OsString,
@@ -14,14 +14,14 @@ use crate::hardware::{
     child::{Answer, Child},
 };
 
-/// The time-out of a trial: a driver without persistence mode takes seconds for each GPU.
+/// The timeout of a trial. A driver without persistence mode takes seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// The first and the longest retry interval after a failed load: a driver may be installed while the agent runs.
-const TRY_AFTER: Duration = Duration::from_secs(10);
-const TRY_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
+/// The initial and the maximum backoff after a failed load. A driver may be installed while the agent runs.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_mins(2);
 
-/// The version of the driver whose library this process loaded first; files of another version may not be found.
+/// The version of the driver whose library this process loaded first. Files of another version may be inaccessible.
 pub type FirstVersion = Arc<OnceLock<String>>;
 
 /// The library, shared by all threads that load it.
@@ -29,63 +29,64 @@ pub type FirstVersion = Arc<OnceLock<String>>;
 pub struct Library {
     file: Option<OsString>,
     first: FirstVersion,
-    trust: Mutex<Trust>,
+    load_state: Mutex<LoadState>,
 }
 
 #[derive(Debug)]
-struct Trust {
+struct LoadState {
     child: Child,
-    /// Whether a trial succeeded since the library failed last.
-    is_tried: bool,
-    refusal: Option<Refusal>,
+    /// Whether a trial has succeeded since the last failure of the library.
+    is_verified: bool,
+    backoff: Option<Backoff>,
 }
 
-/// Why it is not loaded, and when to retry.
+/// Why the library is not loaded, and when to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Refusal {
+struct Backoff {
     trouble: Trouble,
     since: Instant,
     pause: Duration,
 }
 
-/// A released library is idle once this process is, too.
-impl Drop for Trust {
+/// The library is released only after the trial process has exited.
+impl Drop for LoadState {
     fn drop(&mut self) {
-        self.child.bury();
+        self.child.reap();
     }
 }
 
-impl Refusal {
-    /// Twice the previous interval.
+impl Backoff {
+    /// Doubles the previous backoff.
     fn after(before: Option<&Self>, trouble: Trouble, since: Instant) -> Self {
-        let pause = before.map_or(TRY_AFTER, |before| (before.pause * 2).min(TRY_AT_LEAST_EVERY));
+        let pause = before.map_or(INITIAL_BACKOFF, |before| (before.pause * 2).min(MAX_BACKOFF));
         Self { trouble, since, pause }
     }
 
-    fn holds(&self, now: Instant) -> bool {
+    fn is_active(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < self.pause
     }
 }
 
 impl Library {
-    /// Loads nothing yet; `file` is by default the one that the system's loader finds.
+    /// Loads nothing yet. `file` is by default the one that the system's loader finds.
     pub fn new(file: Option<OsString>, first: FirstVersion) -> Self {
-        let trust = Trust { child: Child::new(PROBE_NVML, LIMIT), is_tried: false, refusal: None };
-        Self { file, first, trust: Mutex::new(trust) }
+        let load_state =
+            LoadState { child: Child::new(PROBE_NVML, LIMIT), is_verified: false, backoff: None };
+        Self { file, first, load_state: Mutex::new(load_state) }
     }
 
-    /// Loads it, after a trial unless one succeeded; recent failures are not retried.
+    /// Loads the library, after a trial unless one has succeeded. Returns the last error during a backoff.
     pub fn load(&self) -> Result<Nvml, Trouble> {
-        let mut trust = self.trust();
-        if let Some(refusal) = &trust.refusal
-            && refusal.holds(Instant::now())
+        let mut load_state = self.load_state();
+        if let Some(backoff) = &load_state.backoff
+            && backoff.is_active(Instant::now())
         {
-            return Err(refusal.trouble.clone());
+            return Err(backoff.trouble.clone());
         }
-        let tried = if trust.is_tried {
+        let tried = if load_state.is_verified {
             Ok(None)
         } else {
-            let outcome = try_out(&mut trust.child, self.file.as_ref());
+            let outcome = run_trial(&mut load_state.child, self.file.as_ref());
             replaced(self.first.get(), outcome)
         };
         let opened =
@@ -95,37 +96,36 @@ impl Library {
                 if let Some(version) = version {
                     self.first.get_or_init(|| version);
                 }
-                (trust.is_tried, trust.refusal) = (true, None);
+                (load_state.is_verified, load_state.backoff) = (true, None);
                 Ok(nvml)
             }
             Err(trouble) => {
-                let refusal = Refusal::after(trust.refusal.as_ref(), trouble.clone(), Instant::now());
-                (trust.is_tried, trust.refusal) = (false, Some(refusal));
+                let backoff = Backoff::after(load_state.backoff.as_ref(), trouble.clone(), Instant::now());
+                (load_state.is_verified, load_state.backoff) = (false, Some(backoff));
                 Err(trouble)
             }
         }
     }
 
-    /// Records an error: if the driver is gone or replaced, the library needs a new trial, and that is
-    /// the answer.
-    pub fn doubts_after(&self, error: &NvmlError) -> bool {
+    /// Requires a new trial if this error means that the driver was unloaded or replaced; returns whether it does.
+    pub fn invalidate_after(&self, error: &NvmlError) -> bool {
         let is_gone = matches!(
             error,
             NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch
         );
         if is_gone {
-            self.trust().is_tried = false;
+            self.load_state().is_verified = false;
         }
         is_gone
     }
 
-    fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    fn load_state(&self) -> MutexGuard<'_, LoadState> {
+        self.load_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The outcome of a trial, given the version that was loaded `first`: for another driver, this process may only have the old
-/// library, or none.
+/// The outcome of a trial, given the version that was loaded `first`. This process cannot load the library of another
+/// driver.
 fn replaced(
     first: Option<&String>,
     outcome: Result<Option<String>, Trouble>,
@@ -139,13 +139,12 @@ fn replaced(
 }
 
 /// The version of the driver, if a child loaded the library and made all calls successfully.
-fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
+fn run_trial(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
     match child.ask::<Result<Option<String>, Trouble>>(&file) {
         Answer::Found(outcome) => outcome,
         Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(Trouble::Failed(format!(
-            "{why}; the agent does not load the library of NVIDIA's driver before a process of its own has come \
-             through all questions (see `dmesg`, and whether `nvidia-smi -q` ends well); it is tried again within \
-             {TRY_AT_LEAST_EVERY:?}"
+            "{why}; the agent loads NVML only after a trial in a child process succeeds (see `dmesg`, and whether \
+             `nvidia-smi -q` succeeds); the trial is retried within {MAX_BACKOFF:?}"
         ))),
     }
 }
@@ -164,9 +163,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_is_replaced_if_another_was_loaded_before() {
+    fn a_driver_is_replaced_if_another_version_was_loaded_first() {
         let ok = |version: &str| Ok(Some(version.to_owned()));
-        let replaced_by = |words: &str| Err(Trouble::Replaced(words.to_owned()));
+        let replaced_by = |versions: &str| Err(Trouble::Replaced(versions.to_owned()));
         let first = "580.1".to_owned();
         for (first, outcome, expected) in [
             (None, ok("590.2"), ok("590.2")),
@@ -182,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_again_and_again_is_tried_less_and_less_often_and_never_given_up() {
+    fn trials_back_off_up_to_the_maximum() {
         let began = Instant::now();
-        let mut refusal: Option<Refusal> = None;
+        let mut backoff: Option<Backoff> = None;
         let mut tries = Vec::new();
         for second in 0..480 {
             let now = began + Duration::from_secs(second);
-            if refusal.as_ref().is_none_or(|refusal| !refusal.holds(now)) {
-                refusal = Some(Refusal::after(refusal.as_ref(), Trouble::NoDriver, now));
+            if backoff.as_ref().is_none_or(|backoff| !backoff.is_active(now)) {
+                backoff = Some(Backoff::after(backoff.as_ref(), Trouble::NoDriver, now));
                 tries.push(second);
             }
         }

@@ -1,4 +1,4 @@
-//! The state of the NVML thread.
+//! The NVML session of a thread.
 
 use std::sync::Arc;
 
@@ -6,30 +6,30 @@ use nvml_wrapper::{Nvml, error::NvmlError};
 
 use super::{library::Library, trouble::Trouble};
 
-/// The state of the NVML thread.
-pub struct State {
+/// An NVML session, which is opened again after the driver was unloaded or replaced.
+pub struct Session {
     library: Arc<Library>,
     nvml: Option<Nvml>,
 }
 
-impl State {
+impl Session {
     pub fn new(library: Arc<Library>) -> Self {
-        // The requests report any error.
+        // The first query reports an error.
         let nvml = library.load().ok();
         Self { library, nvml }
     }
 
-    /// Calls NVML, after loading it if that may have become possible.
-    pub fn ask<A>(&mut self, ask: impl FnOnce(&Nvml) -> Result<A, NvmlError>) -> Result<A, Trouble> {
+    /// Calls NVML, and loads it first if necessary.
+    pub fn query<T>(&mut self, call: impl FnOnce(&Nvml) -> Result<T, NvmlError>) -> Result<T, Trouble> {
         let nvml = match self.nvml.take() {
             Some(nvml) => nvml,
             None => self.library.load()?,
         };
-        let answer = ask(&nvml);
-        // A driver that was unloaded or replaced is loaded again next time.
-        if !answer.as_ref().is_err_and(|error| self.library.doubts_after(error)) {
+        let result = call(&nvml);
+        // After the driver was unloaded or replaced, the next query loads the library again.
+        if !result.as_ref().is_err_and(|error| self.library.invalidate_after(error)) {
             self.nvml = Some(nvml);
         }
-        Ok(answer?)
+        Ok(result?)
     }
 }

@@ -1,11 +1,11 @@
-//! Why NVML does not answer.
+//! Errors of NVML, with the collector's state and the remedy.
 
 use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::CollectorState;
 
-/// Why NVML does not answer.
+/// Why NVML is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Trouble {
     /// The library is missing.
@@ -23,8 +23,8 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// The collector's state, with the remedy.
-    pub fn fares(&self, has_gpu: bool) -> (CollectorState, String) {
+    /// The collector's state, with reason and remedy.
+    pub fn collector_state(&self, has_gpu: bool) -> (CollectorState, String) {
         match self {
             Self::NoLibrary(_) | Self::NoDriver if !has_gpu => {
                 (CollectorState::Absent, "there is no NVIDIA GPU".to_owned())
@@ -32,8 +32,8 @@ impl Trouble {
             Self::NoLibrary(why) => (
                 CollectorState::Denied,
                 format!(
-                    "there is an NVIDIA GPU, but not its driver's library ({why}): run the agent with the runtime class \
-                     nvidia (agent.groups of the chart), or mount the library and name it by --nvml-library"
+                    "there is an NVIDIA GPU, but NVML cannot be loaded ({why}): run the agent with the runtime class \
+                     nvidia (agent.groups of the chart), or mount the library and set --nvml-library to its path"
                 ),
             ),
             Self::NoDriver => (
@@ -42,16 +42,16 @@ impl Trouble {
             ),
             Self::Denied => (
                 CollectorState::Denied,
-                "the driver refuses: give the agent /dev/nvidiactl and /dev/nvidia*, as the runtime class nvidia does"
+                "the driver denies access: mount /dev/nvidiactl and /dev/nvidia*, as the runtime class nvidia does"
                     .to_owned(),
             ),
             Self::Mismatch => (
                 CollectorState::Error,
-                "library and driver have different versions: reboot, or mount the library of the driver that runs".to_owned(),
+                "the versions of library and driver differ: reboot, or mount the library of the loaded driver".to_owned(),
             ),
             Self::Replaced(which) => (
                 CollectorState::Error,
-                format!("the driver was replaced, {which}: an agent that starts anew loads the library of the one that runs"),
+                format!("the driver was replaced, {which}: restart the agent to load the library of the new driver"),
             ),
             Self::Failed(why) => (CollectorState::Error, why.clone()),
         }
@@ -59,7 +59,7 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// Whether nothing is known of the health of GPUs, because the library or the driver is missing or refuses.
+    /// Whether the health of GPUs is unknown, as the library or the driver is missing or inaccessible.
     pub fn is_without_library(&self) -> bool {
         match self {
             Self::NoLibrary(_) | Self::NoDriver | Self::Denied | Self::Mismatch => true,
@@ -77,7 +77,7 @@ impl From<NvmlError> for Trouble {
             NvmlError::NoPermission => Self::Denied,
             NvmlError::LibRmVersionMismatch => Self::Mismatch,
             NvmlError::FailedToLoadSymbol(symbol) => {
-                Self::Failed(format!("the library is too old, it lacks a function: {symbol}"))
+                Self::Failed(format!("the library is too old: it lacks a function: {symbol}"))
             }
             other => Self::Failed(other.to_string()),
         }

@@ -1,4 +1,4 @@
-//! The health of a device, by what its driver and its bus report.
+//! The health of a device, as reported by its driver and its bus.
 
 use std::{fs::File, io::Read, path::Path};
 
@@ -6,11 +6,11 @@ use crds::Health;
 
 use super::text;
 
-/// Drivers that hold a device for a virtual machine.
+/// Drivers that reserve a device for a virtual machine.
 const FOR_GUESTS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
 
-/// Lost if it does not answer on its bus or its driver gave it up; unknown if a virtual machine has it; degraded if its firmware
-/// must be replaced; otherwise ok.
+/// Lost if it does not respond on its bus, or its driver disabled it; unknown if it is reserved for a virtual machine;
+/// degraded if its firmware must be replaced; otherwise ok.
 pub fn of(folder: &Path, driver: Option<&str>) -> Health {
     if is_off_bus(folder) {
         return Health::Lost;
@@ -30,7 +30,8 @@ pub fn of(folder: &Path, driver: Option<&str>) -> Health {
     if folder.join("survivability_mode").exists() { Health::Degraded } else { Health::Ok }
 }
 
-/// Whether a device does not answer: the bus then reads all ones. A suspended device is not woken.
+/// Whether a device does not respond: its bus then returns all ones. A suspended device is not read, as that would wake
+/// it.
 fn is_off_bus(folder: &Path) -> bool {
     let is_suspended = text(&folder.join("power"), "runtime_status").as_deref() == Some("suspended");
     let mut vendor = [0_u8; 2];

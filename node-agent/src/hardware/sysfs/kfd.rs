@@ -12,24 +12,24 @@ use super::{numbered, text};
 /// XGMI in `kfd`'s enumeration of links.
 const XGMI: u64 = 11;
 
-/// Kinds of memory banks that are local to a GPU, visible to the host or not.
+/// The types of memory banks of a GPU: visible to the host, and private.
 const LOCAL_MEMORY: [u64; 2] = [1, 2];
 
 /// A GPU, or a partition of one.
 struct Node {
     number: u64,
-    /// Where it is, without the number of its function.
+    /// PCI domain, bus and device number.
     slot: (u64, u64, u64),
     function: u64,
     compute_units: u64,
     memory_bytes: u64,
     unique_id: u64,
     render_minor: u64,
-    /// To other nodes by number, in megabytes per second.
+    /// The number of the other node, and the bandwidth in megabytes per second.
     links: Vec<(u64, u64)>,
 }
 
-/// Adds what `kfd` knows to the devices, and the partitions; returns the links between GPUs.
+/// Adds the attributes that `kfd` reports, and partitions. Returns the links between GPUs.
 pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Vec<Link> {
     let nodes: Vec<_> = numbered(&root.join("sys/class/kfd/kfd/topology/nodes"), "")
         .iter()
@@ -48,7 +48,7 @@ pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Vec<Link> {
             device.uuid = Some(format!("GPU-{:016x}", first.unique_id));
         }
         if device.memory_spaces.is_empty() {
-            // partitions may share all memory
+            // Partitions may share all memory.
             device.memory_spaces = memory(at.iter().map(|node| node.memory_bytes).max().unwrap_or(0));
         }
         if at.len() > 1 {
@@ -62,7 +62,7 @@ pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Vec<Link> {
 fn partition(root: &Path, gpu: &Device, nth: usize, node: &Node) -> Device {
     let render = format!("renderD{}", node.render_minor);
     let device = std::fs::canonicalize(root.join("sys/class/drm").join(&render).join("device")).ok();
-    // the name in AMD's device plugin
+    // AMD's device plugin uses this name.
     let platform = device.as_ref().and_then(|path| path.file_name()?.to_str());
     let platform = platform.filter(|name| name.starts_with("amdgpu_xcp")).map(str::to_owned);
     Device {

@@ -1,4 +1,4 @@
-//! Readings of `hwmon` and of the drivers' own files. NVIDIA's GPUs are read by their library.
+//! Readings from `hwmon` and the drivers' own files. NVIDIA GPUs are read with NVML.
 
 use std::path::Path;
 
@@ -62,7 +62,8 @@ fn quantities(entry: &Entry) -> Vec<(Quantity, f64)> {
     quantities
 }
 
-/// The temperatures of the processor and of its memory, by the labels of amdgpu, xe and i915; one without a label is the processor's.
+/// The temperatures of the processor and its memory, by the labels of amdgpu, xe and i915. Without a label it is the
+/// processor's.
 fn temperatures(monitor: &Path) -> Vec<(Sensor, f64)> {
     let sensor = |nth: u32| {
         let celsius = exact(number(monitor, &format!("temp{nth}_input"))?) / 1000.0;

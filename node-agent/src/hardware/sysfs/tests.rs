@@ -1,4 +1,4 @@
-//! Drivers' files as recorded from their documentation and sources, under a root of the test.
+//! Files as the drivers' documentation and sources describe them, in a temporary root.
 
 use super::*;
 use crds::Health;
@@ -189,7 +189,7 @@ fn gpus_and_npus_of_other_drivers_are_described() {
     tree.device("0000:c5:00.1", "1180 1022:17f0", "amdxdna", &["accel/accel1"]);
     tree.device("0000:21:00.0", "1200 17cb:a100", "qaic", &["accel/accel2"]);
     tree.device("0000:22:00.0", "1200 abcd:0001", "new", &["accel/accel3"]);
-    // a GPU of NVIDIA has its names from here, and all else from its library
+    // only the names of an NVIDIA GPU are read here; NVML reports the rest
     tree.device("0000:3b:00.0", "0302 10de:2330", "nvidia", &["drm/card4"]);
     insta::assert_snapshot!(shown(&tree.found()));
 }
@@ -228,7 +228,7 @@ fn health_is_that_of_driver_and_bus() {
 }
 
 #[test]
-fn the_collector_keeps_its_last_result_and_says_what_is_wrong() {
+fn the_collector_keeps_its_last_result_and_reports_the_error() {
     let tree = Tree::new();
     let mut sysfs = Sysfs::new(tree.root());
     let (found, collector) = sysfs.read();

@@ -1,9 +1,9 @@
-//! A machine, given the answers of its collectors.
+//! A machine, given the responses of its collectors.
 
 use super::*;
 use crds::{ComputeResource, Link, MemorySpace};
 
-/// The agent's own machine with hwloc's answers, without drivers.
+/// The local machine without drivers, for given responses of hwloc.
 fn machine() -> Machine {
     let described = Machine::new("node-a", Some("nowhere.xml".into()), None);
     Machine { description: None, root: PathBuf::from("/does/not/exist"), ..described }
@@ -17,35 +17,35 @@ fn found(ids: &[&str]) -> Answer<NodeTopologySpec> {
 #[test]
 fn failed_probes_keep_the_last_result() {
     let mut machine = machine();
-    let mut look = |answer| {
+    let mut probe = |answer| {
         machine.hear(answer, 1);
         let reading = machine.assemble();
         let state = <&str>::from(reading.collectors[0].state);
         let devices = reading.topologies.get("node-a").map(|spec| spec.summary());
-        (state, devices.unwrap_or_else(|| "nothing is said".to_owned()))
+        (state, devices.unwrap_or_else(|| "no topology".to_owned()))
     };
     let failed = || Answer::Failed("it hangs".to_owned());
     let two = || "2 NUMA Domain".to_owned();
-    assert_eq!(look(failed()), ("error", "nothing is said".to_owned()), "before anything was seen");
-    assert_eq!(look(found(&[])), ("error", "nothing is said".to_owned()), "no machine has nothing");
-    assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
-    assert_eq!(look(failed()), ("error", two()));
-    assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", two()));
-    assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", two()));
-    assert_eq!(look(found(&[])), ("error", two()), "nothing where there was something is a failure");
-    assert_eq!(look(found(&["numa-0", "numa-1"])), ("ok", two()));
-    assert_eq!(look(failed()), ("error", two()));
-    assert_eq!(look(found(&["numa-0"])), ("error", two()), "it is asked once more, whatever was before");
-    assert_eq!(look(failed()), ("error", two()));
-    assert_eq!(look(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "less twice is news");
+    assert_eq!(probe(failed()), ("error", "no topology".to_owned()), "before the first result");
+    assert_eq!(probe(found(&[])), ("error", "no topology".to_owned()), "every machine has devices");
+    assert_eq!(probe(found(&["numa-0", "numa-1"])), ("ok", two()));
+    assert_eq!(probe(failed()), ("error", two()));
+    assert_eq!(probe(Answer::Denied("no".to_owned())), ("denied", two()));
+    assert_eq!(probe(Answer::Absent("no".to_owned())), ("absent", two()));
+    assert_eq!(probe(found(&[])), ("error", two()), "an empty result is a failure");
+    assert_eq!(probe(found(&["numa-0", "numa-1"])), ("ok", two()));
+    assert_eq!(probe(failed()), ("error", two()));
+    assert_eq!(probe(found(&["numa-0"])), ("error", two()), "not confirmed yet");
+    assert_eq!(probe(failed()), ("error", two()));
+    assert_eq!(probe(found(&["numa-0"])), ("ok", "1 NUMA Domain".to_owned()), "confirmed");
 }
 
 #[test]
 fn failed_opencl_probes_keep_the_last_result() {
     let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
     machine.hear(found(&["numa-0"]), 1);
-    let mut look = |answer| {
-        machine.opencl.as_mut().unwrap().take_in(answer);
+    let mut probe = |answer| {
+        machine.opencl.as_mut().unwrap().process(answer);
         machine.assemble();
         // the second consecutive probe, after which a device counts as lost
         let reading = machine.assemble();
@@ -58,15 +58,15 @@ fn failed_opencl_probes_keep_the_last_result() {
     };
     let there = || "1 Accelerator, 1 NUMA Domain".to_owned();
     let failed = || Answer::Failed("it hangs".to_owned());
-    assert_eq!(look(failed()), ("error", "1 NUMA Domain".to_owned()), "before anything was found");
-    assert_eq!(look(card()), ("ok", there()));
-    assert_eq!(look(failed()), ("error", there()));
-    assert_eq!(look(Answer::Denied("no".to_owned())), ("denied", there()));
-    assert_eq!(look(Answer::Absent("no".to_owned())), ("absent", there()));
-    assert_eq!(look(card()), ("ok", there()));
+    assert_eq!(probe(failed()), ("error", "1 NUMA Domain".to_owned()), "before the first result");
+    assert_eq!(probe(card()), ("ok", there()));
+    assert_eq!(probe(failed()), ("error", there()));
+    assert_eq!(probe(Answer::Denied("no".to_owned())), ("denied", there()));
+    assert_eq!(probe(Answer::Absent("no".to_owned())), ("absent", there()));
+    assert_eq!(probe(card()), ("ok", there()));
     let lost = "1 Accelerator (1 lost), 1 NUMA Domain".to_owned();
-    assert_eq!(look(Answer::Found(Vec::new())), ("error", there()), "a platform that did not load");
-    assert_eq!(look(Answer::Found(Vec::new())), ("ok", lost), "less twice is news");
+    assert_eq!(probe(Answer::Found(Vec::new())), ("error", there()), "a platform that did not load");
+    assert_eq!(probe(Answer::Found(Vec::new())), ("ok", lost), "confirmed");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn opencl_results_survive_a_restart_until_the_next_answer() {
         (Answer::Failed("it hangs".to_owned()), 1, [&card, &gpu]),
         (Answer::Denied("no".to_owned()), 1, [&card, &gpu]),
         (Answer::Found(vec![card.clone()]), 1, [&card, &bare]),
-        // the first answer without one may be due to a platform that failed to load
+        // the first result without a device may be due to a platform that failed to load
         (Answer::Found(vec![gpu.clone()]), 1, [&card, &gpu]),
         (Answer::Found(vec![gpu.clone()]), 2, [&lost, &gpu]),
         (Answer::Absent("it is not installed".to_owned()), 1, [&lost, &bare]),
@@ -104,21 +104,21 @@ fn opencl_results_survive_a_restart_until_the_next_answer() {
         let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
         machine.hear(Answer::Found(NodeTopologySpec { devices: vec![bare.clone()], links: Vec::new() }), 1);
         machine.recall(Some(&published));
-        assert_eq!(*machine.assemble().topologies["node-a"], published, "it is being asked");
-        let said = format!("{times} times {answer:?}");
+        assert_eq!(*machine.assemble().topologies["node-a"], published, "before the first result");
+        let case = format!("{times} times {answer:?}");
         for answer in vec![answer; times] {
-            machine.opencl.as_mut().unwrap().take_in(answer);
+            machine.opencl.as_mut().unwrap().process(answer);
         }
         machine.assemble();
         let devices: Vec<_> = machine.assemble().topologies["node-a"].devices.clone();
-        assert_eq!(devices.iter().collect::<Vec<_>>(), then, "{said}");
+        assert_eq!(devices.iter().collect::<Vec<_>>(), then, "{case}");
     }
 }
 
-/// Events in order: `r` the published topology is restored, `-` an answer without the card, `+` one with it, `k` one with the card
-/// of unknown kind, `f` a failure.
+/// Events in order: `r` restores the published topology, `-` is a result without the card, `+` one with it, `k` one
+/// with the card of unknown kind, `f` a failure.
 #[test]
-fn an_answer_that_lacks_a_published_device_is_confirmed_by_another_probe() {
+fn a_result_that_lacks_a_published_device_is_confirmed_by_another_probe() {
     let address = "0000:5e:00.0";
     let card = Device {
         id: format!("fpga-{address}"),
@@ -140,10 +140,10 @@ fn an_answer_that_lacks_a_published_device_is_confirmed_by_another_probe() {
         NodeTopologySpec { devices, links: vec![link(card)] }
     };
     let (there, lost) = ("1 FPGA, 1 NUMA Domain", "1 FPGA (1 lost), 1 NUMA Domain");
-    for (events, then, is_asked) in [
-        ("r", "nothing is said", true),
-        ("r-", "nothing is said", true),
-        ("r-f", "nothing is said", true),
+    for (events, then, is_probed_again) in [
+        ("r", "no topology", true),
+        ("r-", "no topology", true),
+        ("r-f", "no topology", true),
         ("r--", lost, false),
         ("r-f-", lost, false),
         ("r-+", there, false),
@@ -171,16 +171,16 @@ fn an_answer_that_lacks_a_published_device_is_confirmed_by_another_probe() {
             machine.assemble();
             machine.reading = machine.assemble();
         }
-        let said = machine.reading.topologies.get("node-a").map(|spec| spec.summary());
-        assert_eq!(said.as_deref().unwrap_or("nothing is said"), then, "{events}");
-        assert_eq!(machine.stamp.is_none(), is_asked, "{events}");
+        let summary = machine.reading.topologies.get("node-a").map(|spec| spec.summary());
+        assert_eq!(summary.as_deref().unwrap_or("no topology"), then, "{events}");
+        assert_eq!(machine.stamp.is_none(), is_probed_again, "{events}");
     }
 }
 
-/// Events in order: `r` the published topology is restored, `-` an answer without the card, `+` one with it, `n` OpenCL is not
-/// installed, `f` a failure.
+/// Events in order: `r` restores the published topology, `-` is a result without the card, `+` one with it, `n` a
+/// missing OpenCL installation, `f` a failure.
 #[test]
-fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
+fn opencl_probes_again_if_a_device_is_restored_after_a_result() {
     let card =
         Device { id: "accelerator-opencl0d0".into(), type_: "Accelerator".into(), ..Device::default() };
     let published = NodeTopologySpec { devices: vec![card.clone()], links: Vec::new() };
@@ -209,7 +209,7 @@ fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
                 _ => Some(Answer::Failed("it hangs".to_owned())),
             };
             match answer {
-                Some(answer) => machine.opencl.as_mut().unwrap().take_in(answer),
+                Some(answer) => machine.opencl.as_mut().unwrap().process(answer),
                 None => machine.recall(Some(&published)),
             }
             // the second consecutive probe, after which a device counts as lost
@@ -221,16 +221,16 @@ fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
 }
 
 #[test]
-fn hwloc_that_fails_again_and_again_is_asked_less_and_less_often() {
+fn failed_hwloc_probes_back_off() {
     let mut machine = machine();
     machine.hear(found(&["numa-0"]), 1);
     assert_eq!((machine.stamp, machine.failures), (Some(1), 0));
-    let pauses = (0..8).map(|_| {
+    let delays = (0..8).map(|_| {
         machine.hear(Answer::Failed("it hangs".to_owned()), 1);
-        assert_eq!(machine.stamp, None, "it is asked again");
+        assert_eq!(machine.stamp, None, "it is retried");
         patience(machine.failures).as_secs()
     });
-    assert_eq!(pauses.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 120, 120]);
+    assert_eq!(delays.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 120, 120]);
     machine.hear(found(&["numa-0"]), 1);
     assert_eq!(machine.failures, 0);
 }
@@ -257,18 +257,18 @@ fn fpgas_are_kept_while_they_cannot_be_read() {
     fs::write(class.join("fpga0/state"), "operating\n").unwrap();
     let mut machine = Machine { root: root.path().to_owned(), ..machine() };
     machine.hear(found(&["numa-0"]), 1);
-    let mut look = || {
+    let mut probe = || {
         // the second consecutive probe, after which a device counts as lost
         machine.assemble();
         let reading = machine.assemble();
         (<&str>::from(reading.collectors[1].state), reading.topologies["node-a"].summary())
     };
     let there = || "1 FPGA, 1 NUMA Domain".to_owned();
-    assert_eq!(look(), ("ok", there()));
+    assert_eq!(probe(), ("ok", there()));
     fs::remove_dir_all(&class).unwrap();
-    // a link to itself: an error for every reader
+    // a symbolic link to itself cannot be read
     std::os::unix::fs::symlink("fpga_manager", &class).unwrap();
-    assert_eq!(look(), ("error", there()));
+    assert_eq!(probe(), ("error", there()));
     fs::remove_file(&class).unwrap();
-    assert_eq!(look(), ("absent", "1 FPGA (1 lost), 1 NUMA Domain".to_owned()));
+    assert_eq!(probe(), ("absent", "1 FPGA (1 lost), 1 NUMA Domain".to_owned()));
 }

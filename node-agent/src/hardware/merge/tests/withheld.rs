@@ -1,23 +1,23 @@
-//! GPUs that a driver counts and returns no handle for.
+//! GPUs that a driver counts, but returns no handle for.
 
 use super::*;
 
 #[test]
-fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
+fn a_withheld_gpu_does_not_hide_the_loss_of_another_one() {
     let address = |slot: char| format!("0000:{slot}0:00.0");
     let gpu = |slot: char| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
     let gpus = |slots: &str| slots.chars().map(gpu).collect::<Vec<_>>();
     // each probe: listed GPUs, number of withheld ones, GPUs on the bus, and the health of the known ones
-    for looks in [
-        // one that never had a handle is none of those that vanish
+    for probes in [
+        // a missing GPU is not the one that never had a handle
         [("ab", 1, "abc", "a ok, b ok"), ("a", 1, "abc", "a ok, b lost"), ("a", 1, "abc", "a ok, b lost")],
-        // the one that was withheld stays so
+        // the same GPU stays withheld
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("ab", 1, "abc", "a ok, b ok, c unknown"),
             ("a", 1, "abc", "a ok, b lost, c unknown"),
         ],
-        // two vanish and one is withheld: the one on the bus
+        // two are missing and one is withheld: the one on the bus
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("a", 1, "ac", "a ok, b lost, c unknown"),
@@ -25,7 +25,7 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
         ],
         // all are withheld, and then none; those present are known
         [("", 2, "ab", ""), ("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown")],
-        // more vanish than are withheld: it is unknown which, until one is off the bus or is listed again
+        // more are missing than withheld: it is unknown which ones, until one leaves the bus or is listed again
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
@@ -36,13 +36,13 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("ac", 0, "abc", "a ok, b lost, c ok"),
         ],
-        // one that vanishes later is none of them
+        // a GPU that is missing later is lost
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("", 1, "abc", "a unknown, b unknown, c lost"),
         ],
-        // except as many as are withheld then
+        // unless more are withheld by then
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
@@ -50,41 +50,41 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
         ],
         // one that was lost is listed again, and another one is withheld in its place
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "a", "a ok, b lost"), ("b", 1, "ab", "a unknown, b ok")],
-        // it is removed while the driver does not answer
+        // it is removed while it is withheld
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown"), ("a", 1, "a", "a ok, b lost")],
     ] {
         let mut memory = Memory::default();
-        let placed = NodeTopologySpec { devices: gpus("abc"), links: Vec::new() };
-        for (listed, withheld, on_bus, then) in looks {
-            memory.see_bus(&placed, Some(&on_bus.chars().map(address).collect()));
-            let answer = Found { withheld, ..found(gpus(listed)) };
-            let mut devices = memory.driven(&NodeTopologySpec::default(), Some(answer), false);
+        let located = NodeTopologySpec { devices: gpus("abc"), links: Vec::new() };
+        for (listed, withheld, on_bus, then) in probes {
+            memory.see_bus(&located, Some(&on_bus.chars().map(address).collect()));
+            let result = Found { withheld, ..found(gpus(listed)) };
+            let mut devices = memory.driven(&NodeTopologySpec::default(), Some(result), false);
             devices.sort_by(|one, other| one.id.cmp(&other.id));
-            let are: Vec<_> = devices
+            let healths: Vec<_> = devices
                 .iter()
                 .map(|it| format!("{} {}", it.id.replace("gpu-0000:", "").replace("0:00.0", ""), it.health))
                 .collect();
-            assert_eq!(are.join(", "), then, "{looks:?}");
+            assert_eq!(healths.join(", "), then, "{probes:?}");
         }
     }
 }
 
 #[test]
-fn what_was_published_may_be_what_the_driver_does_not_hand_out() {
+fn a_published_gpu_may_be_the_withheld_one() {
     let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
     let spec = NodeTopologySpec::default();
     let mut memory = Memory::default();
-    let withholds = || Some(Found { withheld: 1, ..Found::default() });
-    assert_eq!(memory.driven(&spec, withholds(), false), [], "not known yet");
+    let one_withheld = || Some(Found { withheld: 1, ..Found::default() });
+    assert_eq!(memory.driven(&spec, one_withheld(), false), [], "not known yet");
     memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
-    let healths = memory.driven(&spec, withholds(), false).iter().map(|it| it.health).collect::<Vec<_>>();
+    let healths = memory.driven(&spec, one_withheld(), false).iter().map(|it| it.health).collect::<Vec<_>>();
     assert_eq!(healths, [Health::Unknown]);
 }
 
 #[test]
-fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
+fn a_card_whose_id_changes_is_not_lost_under_the_previous_one() {
     let mut memory = Memory::default();
-    let mut look = |devices: &[(&str, &str, &str)]| {
+    let mut probe = |devices: &[(&str, &str, &str)]| {
         let devices = devices.iter().map(|(id, type_, address)| board(id, type_, address)).collect();
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
         memory.add_lost(&mut spec, false);
@@ -92,21 +92,21 @@ fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
     };
     let (card, fpga) = (("accelerator-5e", "Accelerator", "5e"), ("fpga-5e", "FPGA", "5e"));
     let gpu = ("gpu-3b", "GPU", "3b");
-    assert_eq!(look(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
-    assert_eq!(look(&[fpga, gpu]), "fpga-5e ok, gpu-3b ok");
-    assert_eq!(look(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
-    assert_eq!(look(&[gpu]), "gpu-3b ok, accelerator-5e lost");
+    assert_eq!(probe(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
+    assert_eq!(probe(&[fpga, gpu]), "fpga-5e ok, gpu-3b ok");
+    assert_eq!(probe(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
+    assert_eq!(probe(&[gpu]), "gpu-3b ok, accelerator-5e lost");
     // without an address, or with another one, it is another card
-    assert_eq!(look(&[fpga, ("fpga-0", "FPGA", "")]), "fpga-5e ok, fpga-0 ok, gpu-3b lost");
+    assert_eq!(probe(&[fpga, ("fpga-0", "FPGA", "")]), "fpga-5e ok, fpga-0 ok, gpu-3b lost");
     let function = ("fpga-5e.1", "FPGA", "5e.1");
     assert_eq!(
-        look(&[function, ("npu-0", "NPU", "")]),
+        probe(&[function, ("npu-0", "NPU", "")]),
         "fpga-5e.1 ok, npu-0 ok, fpga-0 lost, fpga-5e lost, gpu-3b lost"
     );
 }
 
 #[test]
-fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_says() {
+fn links_of_withheld_gpus_are_kept() {
     // a link is identified by its two ends
     let link = |ends: &str| Link {
         kind: NVLINK.into(),
