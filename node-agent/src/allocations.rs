@@ -115,7 +115,7 @@ pub async fn poll(
 ) -> Infallible {
     // Pods with an unknown uid are skipped, so nothing is published before the pods are listed.
     let message = "waiting for the list of the node's pods from the API server";
-    metrics.tell_collector(COLLECTOR, CollectorState::Absent, message);
+    metrics.record_collector(COLLECTOR, CollectorState::Absent, message);
     if pods.wait_until_ready().await.is_err() {
         std::future::pending::<()>().await; // the agent is stopping
     }
@@ -134,7 +134,7 @@ pub async fn poll(
                 let uid = |pod: &(String, String)| before.get(pod).filter(|uid| after.get(pod) == Some(*uid));
                 allocations.update(join::allocations(&list, uid));
                 let message = format!("the kubelet at {} reports allocations", kubelet.socket().display());
-                metrics.tell_collector(COLLECTOR, CollectorState::Ok, &message);
+                metrics.record_collector(COLLECTOR, CollectorState::Ok, &message);
                 (last_response, failing) = (Instant::now(), None);
             }
             Err(error) => {
@@ -160,7 +160,7 @@ fn record_failure(metrics: &Metrics, error: &ListError, failing: &mut Option<&'s
     if *failing != Some(reason) && error.state() != CollectorState::Absent {
         metrics.count_collect_error(COLLECTOR, reason);
     }
-    metrics.tell_collector(COLLECTOR, error.state(), &error.to_string());
+    metrics.record_collector(COLLECTOR, error.state(), &error.to_string());
     *failing = Some(reason);
 }
 

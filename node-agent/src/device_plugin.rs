@@ -85,12 +85,12 @@ impl Plugin {
             }
             if self.resources.is_empty() {
                 let message = "the topology has no NUMA domain";
-                metrics.tell_collector(COLLECTOR, CollectorState::Absent, message);
+                metrics.record_collector(COLLECTOR, CollectorState::Absent, message);
                 continue;
             }
             match self.register_all().await {
                 Ok(Progress::Offered) => {
-                    metrics.tell_collector(COLLECTOR, CollectorState::Ok, &self.summary());
+                    metrics.record_collector(COLLECTOR, CollectorState::Ok, &self.summary());
                 }
                 Ok(Progress::Registered) => {}
                 Err(error) => metrics.note_collector(COLLECTOR, error.state(), &error.to_string()),

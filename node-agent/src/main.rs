@@ -6,6 +6,7 @@
 mod agent;
 mod allocations;
 mod args;
+mod backoff;
 mod controller;
 mod device_plugin;
 mod events;
@@ -15,7 +16,6 @@ mod http;
 mod kubelet_socket;
 mod leases;
 mod metrics;
-mod patience;
 mod perf;
 mod podresources;
 mod pods;
@@ -166,7 +166,7 @@ async fn run(args: Args) -> Result<(), StartError> {
     });
     if perf.is_none() {
         for collector in [perf::SOFTWARE, perf::HARDWARE] {
-            metrics.tell_collector(collector, CollectorState::Absent, "not enabled: set --perf");
+            metrics.record_collector(collector, CollectorState::Absent, "not enabled: set --perf");
         }
     }
     let client = Client::try_from(kube::Config::infer().await?)?;
@@ -210,7 +210,7 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener,
 async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> Infallible {
     if socket.is_none() {
         let message = "not enabled: set --pod-resources to the kubelet's socket";
-        agent.metrics.tell_collector(allocations::COLLECTOR, CollectorState::Absent, message);
+        agent.metrics.record_collector(allocations::COLLECTOR, CollectorState::Absent, message);
     }
     let is_enabled = socket.is_some() || agent.perf.is_some();
     let Some(node) = agent.allocations.node().filter(|_| is_enabled) else {
@@ -237,7 +237,7 @@ async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> 
 async fn serve_domains(plugin: Option<Plugin>, agent: &Agent) -> Infallible {
     let Some((plugin, node)) = plugin.zip(agent.allocations.node()) else {
         let message = "not enabled: set --device-plugins to the kubelet's folder";
-        agent.metrics.tell_collector(device_plugin::COLLECTOR, CollectorState::Absent, message);
+        agent.metrics.record_collector(device_plugin::COLLECTOR, CollectorState::Absent, message);
         return std::future::pending().await;
     };
     let topology = || agent.roster.topologies().remove(node);

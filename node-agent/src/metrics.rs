@@ -55,7 +55,7 @@ pub enum CollectorState {
 struct Collector {
     state: CollectorState,
     /// Why, and the remedy; empty if there is nothing to report.
-    words: String,
+    message: String,
     took: Option<Duration>,
     /// When it was last healthy.
     last_ok: Option<Timestamp>,
@@ -63,11 +63,11 @@ struct Collector {
 
 impl Collector {
     /// The updated record, given the previous one.
-    fn after(before: Option<&Self>, state: CollectorState, words: &str) -> Self {
+    fn after(before: Option<&Self>, state: CollectorState, message: &str) -> Self {
         let is_ok = state == CollectorState::Ok;
         Self {
             state,
-            words: words.to_owned(),
+            message: message.to_owned(),
             took: before.and_then(|before| before.took),
             last_ok: is_ok.then(Timestamp::now).or_else(|| before.and_then(|before| before.last_ok)),
         }
@@ -117,25 +117,25 @@ impl Metrics {
     }
 
     /// Records the state of a collector with reason and remedy; logs changes, and returns whether it changed.
-    pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) -> bool {
+    pub fn record_collector(&self, collector: &str, now: CollectorState, message: &str) -> bool {
         let mut collectors = self.collectors();
         let before = collectors.get(collector);
-        let is_new = before.is_none_or(|before| before.state != now || before.words != words);
+        let is_new = before.is_none_or(|before| before.state != now || before.message != message);
         if is_new {
-            let (state, said) = (<&str>::from(now), if words.is_empty() { "it reports" } else { words });
+            let (state, said) = (<&str>::from(now), if message.is_empty() { "it reports" } else { message });
             match now {
                 CollectorState::Ok | CollectorState::Absent => info!(collector, state, "{said}"),
                 CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{said}"),
             }
         }
-        let now = Collector::after(before, now, words);
+        let now = Collector::after(before, now, message);
         self.insert(&mut collectors, collector, now);
         is_new
     }
 
     /// The same, and counts new failures and denied permissions.
-    pub fn note_collector(&self, collector: &str, now: CollectorState, words: &str) {
-        let is_new = self.tell_collector(collector, now, words);
+    pub fn note_collector(&self, collector: &str, now: CollectorState, message: &str) {
+        let is_new = self.record_collector(collector, now, message);
         if is_new && matches!(now, CollectorState::Denied | CollectorState::Error) {
             self.count_collect_error(collector, now.into());
         }
@@ -186,9 +186,13 @@ impl Metrics {
     /// One line per collector: name, state and reason.
     pub fn collectors_page(&self) -> String {
         let collectors = self.collectors();
-        let lines = collectors.iter().map(|(name, Collector { state, words, .. })| {
+        let lines = collectors.iter().map(|(name, Collector { state, message, .. })| {
             let state = <&str>::from(*state);
-            if words.is_empty() { format!("{name} {state}\n") } else { format!("{name} {state}: {words}\n") }
+            if message.is_empty() {
+                format!("{name} {state}\n")
+            } else {
+                format!("{name} {state}: {message}\n")
+            }
         });
         lines.collect()
     }
@@ -283,7 +287,7 @@ mod tests {
     #[test]
     fn the_text_has_what_there_is_and_nothing_of_what_is_gone() {
         let metrics = Metrics::new().unwrap();
-        metrics.tell_collector("nvml", CollectorState::Absent, "no driver here");
+        metrics.record_collector("nvml", CollectorState::Absent, "no driver here");
         metrics.set_collect_duration("nvml", Duration::from_millis(1500));
         metrics.set_collector("described", CollectorState::Ok);
         metrics.count_collect_error("described", "malformed");

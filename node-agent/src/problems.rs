@@ -56,7 +56,7 @@ impl Problems {
             metrics.set_collector(collector, state);
         }
         for collector in &reading.collectors {
-            metrics.note_collector(collector.name, collector.state, &collector.words);
+            metrics.note_collector(collector.name, collector.state, &collector.message);
             if let Some(took) = collector.took {
                 metrics.set_collect_duration(collector.name, took);
             }

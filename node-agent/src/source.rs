@@ -95,7 +95,7 @@ pub struct Collector {
     /// Its state.
     pub state: CollectorState,
     /// The reason and the remedy; empty if it is healthy.
-    pub words: String,
+    pub message: String,
     /// The duration of its last probe; `None` before the first.
     pub took: Option<Duration>,
 }

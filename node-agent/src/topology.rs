@@ -24,9 +24,10 @@ pub enum Error {
 pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, Error> {
     if reading.topologies.is_empty() {
         let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
-        let is_reported = |words: &str| reading.problems.values().any(|problem| problem.message == words);
-        let states = reading.collectors.iter().filter(|it| !it.words.is_empty() && !is_reported(&it.words));
-        let all: Vec<_> = problems.chain(states.map(|it| format!("{}: {}", it.name, it.words))).collect();
+        let is_reported = |message: &str| reading.problems.values().any(|problem| problem.message == message);
+        let states =
+            reading.collectors.iter().filter(|it| !it.message.is_empty() && !is_reported(&it.message));
+        let all: Vec<_> = problems.chain(states.map(|it| format!("{}: {}", it.name, it.message))).collect();
         return Err(Error::Nothing(if all.is_empty() {
             "there is nothing".to_owned()
         } else {
@@ -57,9 +58,14 @@ pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Resu
                 let _ = writeln!(text, "  {device} {quantity} {value}");
             }
         }
-        for collector in reading.collectors.iter().filter(|it| !it.words.is_empty()) {
-            let _ =
-                writeln!(text, "({} {}: {})", collector.name, <&str>::from(collector.state), collector.words);
+        for collector in reading.collectors.iter().filter(|it| !it.message.is_empty()) {
+            let _ = writeln!(
+                text,
+                "({} {}: {})",
+                collector.name,
+                <&str>::from(collector.state),
+                collector.message
+            );
         }
         for problem in reading.problems.values() {
             let _ = writeln!(text, "({problem})");

@@ -56,26 +56,26 @@ pub struct Child {
     subcommand: &'static str,
     limit: Duration,
     /// A killed child that has not exited. No other child is started meanwhile.
-    undead: Option<process::Child>,
+    stuck: Option<process::Child>,
 }
 
 impl Child {
     /// `limit` is the timeout of a response.
     pub fn new(subcommand: &'static str, limit: Duration) -> Self {
-        Self { subcommand, limit, undead: None }
+        Self { subcommand, limit, stuck: None }
     }
 
     /// Whether a killed child has not exited.
-    pub fn is_undead(&mut self) -> bool {
-        if self.undead.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
-            self.undead = None;
+    pub fn is_stuck(&mut self) -> bool {
+        if self.stuck.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+            self.stuck = None;
         }
-        self.undead.is_some()
+        self.stuck.is_some()
     }
 
     /// Waits without a timeout until a killed child has exited.
     pub fn reap(&mut self) {
-        if let Some(mut child) = self.undead.take() {
+        if let Some(mut child) = self.stuck.take() {
             // `wait` fails only if the child has exited.
             let _ = child.wait();
         }
@@ -84,13 +84,13 @@ impl Child {
     /// Sends a request to a new child, and returns its response. Waits until no other child runs.
     ///
     /// Call it on a thread that may block: the other child may take its whole timeout.
-    pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
+    pub fn request<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
         let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         self.run(own_executable(self.subcommand), input)
     }
 
-    /// Like [`Self::ask`], but returns `None` immediately while another child runs.
-    pub fn try_ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Option<Answer<T>> {
+    /// Like [`Self::request`], but returns `None` immediately while another child runs.
+    pub fn try_request<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Option<Answer<T>> {
         let _running = match RUNNING.try_lock() {
             Ok(running) => running,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -100,8 +100,8 @@ impl Child {
     }
 
     fn run<T: DeserializeOwned>(&mut self, command: Command, input: &impl Serialize) -> Answer<T> {
-        if self.is_undead() {
-            return Answer::Failed(self.undead_message());
+        if self.is_stuck() {
+            return Answer::Failed(self.stuck_message());
         }
         let input = match serde_json::to_vec(input) {
             Ok(input) => input,
@@ -122,7 +122,7 @@ impl Child {
         if status.is_none() {
             // Its response is complete, or it was killed.
             let _ = child.kill();
-            self.undead = Some(child);
+            self.stuck = Some(child);
         }
         let response = match received {
             Err(_) => Err(format!("no response within {:?}: a driver hangs", self.limit)),
@@ -137,12 +137,12 @@ impl Child {
         match response {
             // A complete response is valid, however long the child takes to exit.
             Ok(answer) => answer,
-            Err(_) if self.undead.is_some() => Answer::Failed(self.undead_message()),
+            Err(_) if self.stuck.is_some() => Answer::Failed(self.stuck_message()),
             Err(message) => Answer::Failed(message),
         }
     }
 
-    fn undead_message(&self) -> String {
+    fn stuck_message(&self) -> String {
         format!(
             "no response within {:?}, and the killed probe process does not exit: a driver hangs in the kernel; the \
              probe is retried after the process exits",
@@ -299,10 +299,10 @@ mod tests {
             let answer = child.run::<u32>(hanging, &());
             match expected {
                 Some(found) => assert_eq!(answer, Answer::Found(found)),
-                None => assert_eq!(answer, Answer::Failed(child.undead_message())),
+                None => assert_eq!(answer, Answer::Failed(child.stuck_message())),
             }
-            assert!(child.undead.is_some(), "no other child is started");
-            while child.is_undead() {
+            assert!(child.stuck.is_some(), "no other child is started");
+            while child.is_stuck() {
                 thread::yield_now();
             }
             assert_eq!(child.run(shell("echo '{\"found\":8}'"), &()), Answer::Found(8));
@@ -326,7 +326,7 @@ mod tests {
     fn try_ask_returns_immediately_while_another_child_runs() {
         let mut child = Child::new("test", Duration::from_mins(1));
         let running = RUNNING.lock().unwrap();
-        assert_eq!(child.try_ask::<u32>(&()), None);
+        assert_eq!(child.try_request::<u32>(&()), None);
         drop(running);
     }
 

@@ -60,7 +60,7 @@ fn collector_state(managers: &io::Result<Vec<String>>) -> Collector {
         ),
         Err(error) => (CollectorState::Error, format!("cannot read /sys/class/fpga_manager: {error}")),
     };
-    Collector { name: "fpga", state, words: message, took: None }
+    Collector { name: "fpga", state, message, took: None }
 }
 
 fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Option<String>, i32>) -> Device {
@@ -131,9 +131,9 @@ mod tests {
         let state = |kind: io::ErrorKind| collector_state(&Err(kind.into()));
         let denied = state(io::ErrorKind::PermissionDenied);
         assert!(
-            denied.state == CollectorState::Denied && denied.words.contains("mount /sys"),
+            denied.state == CollectorState::Denied && denied.message.contains("mount /sys"),
             "{}",
-            denied.words
+            denied.message
         );
         assert_eq!(collector_state(&Ok(Vec::new())).state, CollectorState::Absent);
 
@@ -143,7 +143,7 @@ mod tests {
         // a symbolic link to itself cannot be read
         symlink("fpga_manager", class.join("fpga_manager")).unwrap();
         let (found, collector) = read(root.path());
-        assert_eq!((found, collector.state), (None, CollectorState::Error), "{}", collector.words);
+        assert_eq!((found, collector.state), (None, CollectorState::Error), "{}", collector.message);
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Health, Link, NodeTopologySpec};
 
-use super::{functions::is_of_board, nvml::Found};
+use super::{
+    functions::is_of_board,
+    nvml::{C2C, Found},
+};
 
 /// Adds the devices of another collector: merged with a known board, or as new devices.
 ///
@@ -182,7 +185,7 @@ impl Memory {
     /// Records hwloc's GPUs, and the PCI devices if the bus is visible.
     ///
     /// GPUs that hwloc never listed are ignored, as they may be on a bus that is not visible.
-    pub fn see_bus(&mut self, spec: &NodeTopologySpec, bus: Option<&BTreeSet<String>>) {
+    pub fn update_bus(&mut self, spec: &NodeTopologySpec, bus: Option<&BTreeSet<String>>) {
         let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
         self.located.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
         if let Some(bus) = bus {
@@ -226,7 +229,7 @@ impl Memory {
     /// While `starting`, a driver that has not responded since the start keeps the published health.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let with_health = |health| move |device: &Device| Device { health, ..device.clone() };
-        let Some(Found { devices: mut found, unsaid, withheld, .. }) = found else {
+        let Some(Found { devices: mut found, incomplete, withheld, .. }) = found else {
             let is_starting = starting && !self.has_reported;
             return self.driven.iter().map(|device| self.without_response(device, is_starting)).collect();
         };
@@ -244,7 +247,7 @@ impl Memory {
             let before = self.driven.iter().find(|it| it.parent.is_some() && it.id == part.id);
             fill(part, before);
         }
-        found.extend(self.unlisted_partitions(&found, &unsaid));
+        found.extend(self.unlisted_partitions(&found, &incomplete));
         let is_confirmed = |device: &&Device| {
             let was_lost = |it: &Device| it.id == device.id && it.health == Health::Lost;
             device.health == Health::Lost && self.driven.iter().any(was_lost)
@@ -294,12 +297,12 @@ impl Memory {
     }
 
     /// The partitions of the last result that are missing now, but may exist: those of GPUs that are lost or withheld,
-    /// or whose list of partitions is incomplete (`unsaid`).
-    fn unlisted_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
+    /// or whose list of partitions is incomplete (`incomplete`).
+    fn unlisted_partitions(&self, found: &[Device], incomplete: &BTreeSet<String>) -> Vec<Device> {
         let with_health_of_gpu = |part: &Device| {
             let gpu = found.iter().find(|it| part.parent.as_ref() == Some(&it.id))?;
             let is_unreadable = matches!(gpu.health, Health::Lost | Health::Unknown);
-            let may_exist = is_unreadable || unsaid.contains(&gpu.id);
+            let may_exist = is_unreadable || incomplete.contains(&gpu.id);
             let is_missing = found.iter().all(|it| it.id != part.id);
             (may_exist && is_missing).then(|| Device { health: gpu.health, ..part.clone() })
         };
@@ -334,7 +337,7 @@ impl Memory {
     }
 
     /// Records an accepted result of hwloc.
-    pub fn hear_hwloc(&mut self) {
+    pub fn accept_hwloc(&mut self) {
         self.recalled_on_bus.clear();
     }
 
@@ -357,7 +360,12 @@ impl Memory {
         self.published = devices.iter().filter(|device| is_pluggable(device)).cloned().collect();
         if !self.has_reported {
             self.driven.clear();
-            self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
+            self.links = published
+                .links
+                .iter()
+                .filter(|link| [NVLINK, C2C].contains(&link.kind.as_str()))
+                .cloned()
+                .collect();
         }
         // Only hwloc reports PCIe links, so it had listed the devices with such a link.
         let has_link = |device: &&Device| {

@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     reading::DeviceReading,
-    worker::{Silence, Worker},
+    worker::{self, NoResponse, Request, Worker},
 };
 use crate::{metrics::CollectorState, source::Collector};
 
@@ -26,7 +26,7 @@ use state::Session;
 use xids::Xids;
 
 pub use {
-    gpus::{Found, locate_processor_links},
+    gpus::{C2C, Found, locate_processor_links},
     library::FirstVersion,
     trouble::Trouble,
 };
@@ -37,19 +37,7 @@ pub const RELEASED: &str = "the driver is released; probes that load it are disa
 /// The timeout of NVML. The first request initializes the driver, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
-    Devices,
-    Counters,
-}
-
-/// A response.
-#[derive(Debug)]
-enum Response {
-    Devices(Result<Found, Trouble>),
-    Counters(Vec<DeviceReading>),
-}
+type Response = worker::Response<Result<Found, Trouble>>;
 
 /// NVML on its own thread, as a failing driver may block its callers for minutes.
 #[derive(Debug)]
@@ -91,9 +79,9 @@ impl Handler {
 
 /// Tracks the threads that may still have the library loaded after its release.
 #[derive(Debug)]
-pub struct Leaving(Weak<()>);
+pub struct Unloading(Weak<()>);
 
-impl Leaving {
+impl Unloading {
     /// Each such thread holds a strong reference.
     pub fn of(in_use: Weak<()>) -> Self {
         Self(in_use)
@@ -122,8 +110,8 @@ impl Nvml {
     }
 
     /// Releases the library: it is closed as soon as no request is pending.
-    pub fn let_go(self) -> Leaving {
-        Leaving::of(self.in_use)
+    pub fn release(self) -> Unloading {
+        Unloading::of(self.in_use)
     }
 
     /// Whether the NVML thread does not exist or has exited.
@@ -151,19 +139,19 @@ impl Nvml {
         let Some(worker) = &self.worker else {
             return Err(Trouble::Failed("cannot start the NVML thread".to_owned()));
         };
-        worker.ask(request).map_err(|silence| match silence {
-            Silence::Hangs => Trouble::Failed(format!(
+        worker.request(request).map_err(|failure| match failure {
+            NoResponse::Hangs => Trouble::Failed(format!(
                 "no response within {LIMIT:?}: the driver hangs; the next request is sent after it responds (see \
                  `dmesg`, and whether `nvidia-smi` hangs too)"
             )),
-            Silence::Panicked => Trouble::Failed("the NVML thread panicked".to_owned()),
+            NoResponse::Panicked => Trouble::Failed("the NVML thread panicked".to_owned()),
         })
     }
 }
 
 /// The collector's state while drivers may not be loaded.
 pub fn released() -> Collector {
-    Collector { name: "nvml", state: CollectorState::Absent, words: RELEASED.to_owned(), took: None }
+    Collector { name: "nvml", state: CollectorState::Absent, message: RELEASED.to_owned(), took: None }
 }
 
 /// The collector's state, given whether there is an NVIDIA GPU at all.
@@ -172,5 +160,5 @@ pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
         Ok(_) => (CollectorState::Ok, String::new()),
         Err(trouble) => trouble.collector_state(has_gpu),
     };
-    Collector { name: "nvml", state, words: message, took: None }
+    Collector { name: "nvml", state, message, took: None }
 }

@@ -26,8 +26,8 @@ use super::{
     steady::lacks,
 };
 use crate::{
+    backoff::backoff,
     metrics::CollectorState,
-    patience::patience,
     source::{Collector, Drivers},
 };
 
@@ -106,7 +106,7 @@ impl Background {
         let is_installed = !matches!(self.outcome, Some((CollectorState::Absent, _)));
         self.recalled = if is_installed { devices } else { Vec::new() };
         if self.lacks_recalled() {
-            self.ask_again();
+            self.probe_again();
         }
     }
 
@@ -118,11 +118,11 @@ impl Background {
     /// Whether no child that loads drivers is running.
     pub fn is_at_rest(&mut self) -> bool {
         self.poll();
-        self.pending.is_none() && self.child.as_mut().is_none_or(|child| !child.is_undead())
+        self.pending.is_none() && self.child.as_mut().is_none_or(|child| !child.is_stuck())
     }
 
     /// Starts a probe, now or after the running one.
-    pub fn ask_again(&mut self) {
+    pub fn probe_again(&mut self) {
         self.probe_requested = true;
         self.start_requested();
     }
@@ -141,7 +141,7 @@ impl Background {
             let missing: Vec<_> = self.recalled.iter().filter(is_missing).cloned().collect();
             found.extend(missing);
         }
-        (found, Collector { name: "opencl", state, words: message, took: self.took })
+        (found, Collector { name: "opencl", state, message, took: self.took })
     }
 
     fn poll(&mut self) {
@@ -185,7 +185,7 @@ impl Background {
 
     /// Whether the last probe failed long enough ago to retry.
     fn is_overdue(&self) -> bool {
-        let is_time = |took: Duration| self.began.elapsed() >= took + patience(self.failures);
+        let is_time = |took: Duration| self.began.elapsed() >= took + backoff(self.failures);
         self.failures > 0 && self.pending.is_none() && self.took.is_none_or(is_time)
     }
 
@@ -221,7 +221,7 @@ impl Background {
         let (sender, receiver) = channel();
         self.began = Instant::now();
         let spawned = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
-            let answer = child.ask(&());
+            let answer = child.request(&());
             // The receiver is dropped when the agent stops.
             let _ = sender.send((child, answer));
         });

@@ -22,7 +22,7 @@ use crds::{Device, Link};
 use super::{
     changes::names,
     reading::DeviceReading,
-    worker::{Silence, Worker},
+    worker::{self, NoResponse, Request, Worker},
 };
 use crate::{metrics::CollectorState, source::Collector};
 
@@ -43,25 +43,13 @@ pub struct Found {
     pub networks: BTreeMap<String, i64>,
 }
 
-/// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
-    Devices,
-    Counters,
-}
+type Response = worker::Response<io::Result<Found>>;
 
-/// An answer.
-#[derive(Debug)]
-enum Answer {
-    Devices(io::Result<Found>),
-    Counters(Vec<DeviceReading>),
-}
-
-/// The collector, on a thread of its own: a file of a hanging driver blocks its reader.
+/// The collector, on its own thread, as reading a file of a hanging driver blocks.
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
-    worker: Option<Worker<Question, Answer>>,
+    worker: Option<Worker<Request, Response>>,
     /// The last result.
     last: Found,
 }
@@ -74,61 +62,61 @@ impl Sysfs {
 
     /// The devices, or the last ones if they cannot be read now; and the state of the collector.
     pub fn read(&mut self) -> (Found, Collector) {
-        let (state, words) = match self.ask(Question::Devices) {
-            Ok(Answer::Devices(Ok(found))) => {
+        let (state, message) = match self.request(Request::Devices) {
+            Ok(Response::Devices(Ok(found))) => {
                 let is_empty = found.devices.is_empty();
                 self.last = found;
-                let absent = "no driver of the kernel describes a GPU or an NPU";
+                let absent = "no kernel driver reports a GPU or an NPU";
                 if is_empty {
                     (CollectorState::Absent, absent.to_owned())
                 } else {
                     (CollectorState::Ok, String::new())
                 }
             }
-            Ok(Answer::Devices(Err(error))) if error.kind() == io::ErrorKind::PermissionDenied => (
+            Ok(Response::Devices(Err(error))) if error.kind() == io::ErrorKind::PermissionDenied => (
                 CollectorState::Denied,
-                "/sys/class must not be read: mount /sys into the agent, read-only".to_owned(),
+                "no permission to read /sys/class: mount /sys into the agent, read-only".to_owned(),
             ),
-            Ok(Answer::Devices(Err(error))) => {
-                (CollectorState::Error, format!("/sys/class cannot be read: {error}"))
+            Ok(Response::Devices(Err(error))) => {
+                (CollectorState::Error, format!("cannot read /sys/class: {error}"))
             }
-            Ok(Answer::Counters(_)) => (CollectorState::Error, "it answers another question".to_owned()),
-            Err(words) => (CollectorState::Error, words),
+            Ok(Response::Counters(_)) => (CollectorState::Error, "unexpected response".to_owned()),
+            Err(message) => (CollectorState::Error, message),
         };
-        (self.last.clone(), Collector { name: "sysfs", state, words, took: None })
+        (self.last.clone(), Collector { name: "sysfs", state, message, took: None })
     }
 
     /// Readings of the devices; empty while a driver hangs.
     pub fn counters(&mut self) -> Vec<DeviceReading> {
-        match self.ask(Question::Counters) {
-            Ok(Answer::Counters(readings)) => readings,
-            Ok(Answer::Devices(_)) | Err(_) => Vec::new(),
+        match self.request(Request::Counters) {
+            Ok(Response::Counters(readings)) => readings,
+            Ok(Response::Devices(_)) | Err(_) => Vec::new(),
         }
     }
 
-    fn ask(&mut self, question: Question) -> Result<Answer, String> {
+    fn request(&mut self, request: Request) -> Result<Response, String> {
         if self.worker.as_ref().is_none_or(Worker::has_ended) {
             self.worker = start(&self.root);
         }
         let Some(worker) = &self.worker else {
-            return Err("the system gives no thread to read it".to_owned());
+            return Err("cannot start the reader thread".to_owned());
         };
-        worker.ask(question).map_err(|silence| match silence {
-            Silence::Hangs => format!(
-                "a file under /sys/class is not read within {LIMIT:?}: a driver hangs; it is not read again before that \
+        worker.request(request).map_err(|failure| match failure {
+            NoResponse::Hangs => format!(
+                "no response within {LIMIT:?}: reading a file under /sys/class hangs in a driver; the next read starts after it \
                  returns (see `dmesg`)"
             ),
-            Silence::Panicked => "the reader failed".to_owned(),
+            NoResponse::Panicked => "the reader thread panicked".to_owned(),
         })
     }
 }
 
-fn start(root: &Path) -> Option<Worker<Question, Answer>> {
+fn start(root: &Path) -> Option<Worker<Request, Response>> {
     let root = root.to_owned();
     let worker = Worker::start("sysfs", LIMIT, move || {
-        move |question| match question {
-            Question::Devices => Answer::Devices(read(&root)),
-            Question::Counters => Answer::Counters(readings::read(&root)),
+        move |request| match request {
+            Request::Devices => Response::Devices(read(&root)),
+            Request::Counters => Response::Counters(readings::read(&root)),
         }
     });
     worker.ok()

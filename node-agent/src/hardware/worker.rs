@@ -10,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::reading::DeviceReading;
+
 /// The maximum age of a late response, which is returned to the next client with the same request.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
@@ -35,9 +37,27 @@ struct Channels<Req, Res> {
     late: Vec<(Req, Res, Instant)>,
 }
 
+/// A request to the thread of a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The devices.
+    Devices,
+    /// Their readings.
+    Counters,
+}
+
+/// The response to a [`Request`].
+#[derive(Debug)]
+pub enum Response<D> {
+    /// The devices, or why they cannot be read.
+    Devices(D),
+    /// The readings; none on failure.
+    Counters(Vec<DeviceReading>),
+}
+
 /// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum NoResponse {
     /// The thread is blocked in this request, or in an earlier one.
     Hangs,
     /// The thread panicked.
@@ -74,7 +94,7 @@ impl<Req: Clone + PartialEq + Send + 'static, Res: Send + 'static> Worker<Req, R
     }
 
     /// Sends a request. Returns its response, or a recent late one to the same request.
-    pub fn ask(&self, request: Req) -> Result<Res, Silence> {
+    pub fn request(&self, request: Req) -> Result<Res, NoResponse> {
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pending) = channels.pending.take() {
             match channels.responses.try_recv() {
@@ -84,7 +104,7 @@ impl<Req: Clone + PartialEq + Send + 'static, Res: Send + 'static> Worker<Req, R
                     channels.late.extend(response.map(|response| (pending, response, at)));
                 }
                 Err(TryRecvError::Empty) => channels.pending = Some(pending),
-                Err(TryRecvError::Disconnected) => return Err(Silence::Panicked),
+                Err(TryRecvError::Disconnected) => return Err(NoResponse::Panicked),
             }
         }
         // Without late responses, a driver that always exceeds the timeout would never yield a result.
@@ -95,17 +115,17 @@ impl<Req: Clone + PartialEq + Send + 'static, Res: Send + 'static> Worker<Req, R
             return Ok(response);
         }
         if channels.pending.is_some() {
-            return Err(Silence::Hangs);
+            return Err(NoResponse::Hangs);
         }
         if channels.requests.send(request.clone()).is_err() {
-            return Err(Silence::Panicked);
+            return Err(NoResponse::Panicked);
         }
         match channels.responses.recv_timeout(self.limit) {
             Ok((Some(response), _)) => Ok(response),
-            Ok((None, _)) | Err(RecvTimeoutError::Disconnected) => Err(Silence::Panicked),
+            Ok((None, _)) | Err(RecvTimeoutError::Disconnected) => Err(NoResponse::Panicked),
             Err(RecvTimeoutError::Timeout) => {
                 channels.pending = Some(request);
-                Err(Silence::Hangs)
+                Err(NoResponse::Hangs)
             }
         }
     }
@@ -130,15 +150,15 @@ mod tests {
         // Any response may be late on a busy machine, so retry.
         let insist = |request| {
             loop {
-                match worker.ask(request) {
-                    Err(Silence::Hangs) => thread::yield_now(),
+                match worker.request(request) {
+                    Err(NoResponse::Hangs) => thread::yield_now(),
                     other => return other,
                 }
             }
         };
         assert_eq!(insist(7), Ok(70));
-        assert_eq!(worker.ask(1), Err(Silence::Hangs));
-        assert_eq!(worker.ask(2), Err(Silence::Hangs));
+        assert_eq!(worker.request(1), Err(NoResponse::Hangs));
+        assert_eq!(worker.request(2), Err(NoResponse::Hangs));
         wake.send(()).unwrap();
         assert_eq!(insist(3), Ok(30));
         let mut received: Vec<u32> = counted.try_iter().collect();
@@ -161,13 +181,13 @@ mod tests {
             let worker = Worker { max_age, ..worker };
             let insist = |request| {
                 loop {
-                    match worker.ask(request) {
-                        Err(Silence::Hangs) => thread::yield_now(),
+                    match worker.request(request) {
+                        Err(NoResponse::Hangs) => thread::yield_now(),
                         other => return other.unwrap(),
                     }
                 }
             };
-            assert_eq!(worker.ask(5), Err(Silence::Hangs));
+            assert_eq!(worker.request(5), Err(NoResponse::Hangs));
             drop(wake);
             if !max_age.is_zero() {
                 assert_eq!(insist(6).0, 6, "another request gets its own response");
@@ -189,13 +209,13 @@ mod tests {
         };
         let worker = Worker::start("test", Duration::from_millis(20), || handle).unwrap();
         let worker = Worker { max_age: Duration::MAX, ..worker };
-        assert_eq!(worker.ask(5), Err(Silence::Hangs));
+        assert_eq!(worker.request(5), Err(NoResponse::Hangs));
         wake.send(()).unwrap();
         while !counted.try_iter().any(|request| request == 6) {
-            assert_eq!(worker.ask(6), Err(Silence::Hangs));
+            assert_eq!(worker.request(6), Err(NoResponse::Hangs));
         }
-        assert_eq!(worker.ask(5), Ok(50));
-        assert_eq!(worker.ask(5), Err(Silence::Hangs), "once");
+        assert_eq!(worker.request(5), Ok(50));
+        assert_eq!(worker.request(5), Err(NoResponse::Hangs), "once");
     }
 
     #[test]
@@ -207,8 +227,8 @@ mod tests {
             }
         });
         let worker = worker.unwrap();
-        assert_eq!(worker.ask(0), Err(Silence::Panicked));
-        assert_eq!(worker.ask(5), Ok(2));
+        assert_eq!(worker.request(0), Err(NoResponse::Panicked));
+        assert_eq!(worker.request(5), Ok(2));
         assert!(!worker.has_ended());
     }
 
@@ -218,10 +238,10 @@ mod tests {
             panic!("the initialization fails");
         });
         let worker = worker.unwrap();
-        assert_eq!(worker.ask(5), Err(Silence::Panicked));
+        assert_eq!(worker.request(5), Err(NoResponse::Panicked));
         while !worker.has_ended() {
             thread::yield_now();
         }
-        assert_eq!(worker.ask(5), Err(Silence::Panicked));
+        assert_eq!(worker.request(5), Err(NoResponse::Panicked));
     }
 }

@@ -12,6 +12,7 @@ use crds::{Device, Health, NodeTopologySpec};
 
 use super::{Collector, Drivers, Problem, ProblemReason, Reading, Release, Source, SourceError};
 use crate::{
+    backoff::{PROBE_INTERVAL, backoff},
     hardware::{
         PROBE_HWLOC,
         changes::{fingerprint, on_bus, pcie_capacities, root},
@@ -20,18 +21,17 @@ use crate::{
         fit::fit,
         fpga, functions, hwloc,
         merge::{self, Memory},
-        nvml::{self, FirstVersion, Leaving, Nvml, Trouble},
+        nvml::{self, FirstVersion, Nvml, Trouble, Unloading},
         opencl::{Background, LACKS},
         reading::DeviceReading,
         steady::{Steady, lacks},
         sysfs::Sysfs,
     },
     metrics::CollectorState,
-    patience::{LOOK_EVERY, patience},
 };
 
 /// How often hwloc runs although nothing seems to have changed.
-const LOOK_ANYWAY_EVERY: Duration = Duration::from_mins(5);
+const HWLOC_INTERVAL: Duration = Duration::from_mins(5);
 
 /// The grace period for NVIDIA's driver at the start: its library is tried for up to a minute.
 const DRIVER_STARTS: Duration = Duration::from_mins(2);
@@ -53,8 +53,8 @@ pub struct Machine {
     /// Whether the last hwloc process was permitted to load drivers.
     hwloc_drives: bool,
     /// The time of the last probe, and of the last run of hwloc.
-    looked: Option<Instant>,
-    asked: Option<Instant>,
+    probed_at: Option<Instant>,
+    hwloc_ran_at: Option<Instant>,
     /// A fingerprint of the machine.
     stamp: Option<u64>,
     /// hwloc's last result; `None` before the first.
@@ -68,13 +68,13 @@ pub struct Machine {
     /// The number of consecutive failures of hwloc.
     failures: u32,
     /// Whether hwloc's last result lacked a device: if the next one does too, it is accepted.
-    doubts: bool,
+    needs_confirmation: bool,
     /// Since when drivers may be loaded.
     started: Instant,
     memory: Memory,
     steady: Steady,
     /// Devices that were lost at the last probe, whether or not that counts yet: of their readings only error counters count.
-    silenced: BTreeSet<String>,
+    lost: BTreeSet<String>,
     errors: ErrorCounters,
     hwloc_state: Collector,
     /// Whether NVML is used: not for a described machine, unless a library is given.
@@ -84,7 +84,7 @@ pub struct Machine {
     /// `None` while drivers may not be loaded, and before the first run of hwloc.
     nvml: Option<Nvml>,
     /// Earlier instances that may still hold the driver.
-    leaving: Vec<Leaving>,
+    unloading: Vec<Unloading>,
     /// `None` for a described machine.
     opencl: Option<Background>,
     reading: Reading,
@@ -102,7 +102,7 @@ impl Machine {
             nvml_library,
             nvml_version: FirstVersion::default(),
             nvml: None,
-            leaving: Vec::new(),
+            unloading: Vec::new(),
             drivers: None,
             opencl: (!described).then(Background::new),
             sysfs: description.is_none().then(|| Sysfs::new(&root())),
@@ -111,22 +111,22 @@ impl Machine {
             root: root(),
             hwloc: Child::new(PROBE_HWLOC, HWLOC_LIMIT),
             hwloc_drives: false,
-            looked: None,
-            asked: None,
+            probed_at: None,
+            hwloc_ran_at: None,
             stamp: None,
             found: None,
             fpgas: Vec::new(),
             failures: 0,
-            doubts: false,
+            needs_confirmation: false,
             started: Instant::now(),
             memory: Memory::default(),
             steady: Steady::default(),
-            silenced: BTreeSet::new(),
+            lost: BTreeSet::new(),
             errors: ErrorCounters::default(),
             hwloc_state: Collector {
                 name: "hwloc",
                 state: CollectorState::Absent,
-                words: String::new(),
+                message: String::new(),
                 took: None,
             },
             reading: Reading::default(),
@@ -165,36 +165,37 @@ impl Machine {
             None => fingerprint(&self.root),
             Some(path) => super::stamp(path),
         };
-        let asked_since = |pause| self.asked.is_none_or(|asked| asked.elapsed() >= pause);
-        if self.stamp.is_none() && !asked_since(patience(self.failures)) {
+        let hwloc_ran_before =
+            |pause| self.hwloc_ran_at.is_none_or(|hwloc_ran_at| hwloc_ran_at.elapsed() >= pause);
+        if self.stamp.is_none() && !hwloc_ran_before(backoff(self.failures)) {
             return Ok(());
         }
-        let long_ago = asked_since(LOOK_ANYWAY_EVERY);
+        let long_ago = hwloc_ran_before(HWLOC_INTERVAL);
         if self.stamp == Some(stamp) && !long_ago {
             return Ok(());
         }
         let subject = self.subject()?;
         let began = Instant::now();
-        if !self.hwloc.is_undead() {
+        if !self.hwloc.is_stuck() {
             self.hwloc_drives = subject == hwloc::Machine::Live;
         }
         // While another child runs, which may take a minute, the last result is kept; the next probe tries again.
-        let Some(answer) = self.hwloc.try_ask::<NodeTopologySpec>(&subject) else { return Ok(()) };
-        self.asked = Some(Instant::now());
-        self.hear(answer, stamp);
+        let Some(answer) = self.hwloc.try_request::<NodeTopologySpec>(&subject) else { return Ok(()) };
+        self.hwloc_ran_at = Some(Instant::now());
+        self.process(answer, stamp);
         self.hwloc_state.took = Some(began.elapsed());
         Ok(())
     }
 
     /// Processes hwloc's answer about the machine with this fingerprint.
-    fn hear(&mut self, answer: Answer<NodeTopologySpec>, stamp: u64) {
-        let (state, words) = match answer {
+    fn process(&mut self, answer: Answer<NodeTopologySpec>, stamp: u64) {
+        let (state, message) = match answer {
             Answer::Found(found) if found.devices.is_empty() => {
                 self.stamp = None;
                 (CollectorState::Error, "it finds nothing, and no machine is without a processor".to_owned())
             }
-            Answer::Found(found) if !self.doubts && self.lacks(&found) => {
-                self.doubts = true;
+            Answer::Found(found) if !self.needs_confirmation && self.lacks(&found) => {
+                self.needs_confirmation = true;
                 self.stamp = None;
                 (CollectorState::Error, LACKS.to_owned())
             }
@@ -203,24 +204,24 @@ impl Machine {
                     self.widen_links(&mut found);
                 }
                 self.found = Some(found);
-                self.doubts = false;
-                self.memory.hear_hwloc();
+                self.needs_confirmation = false;
+                self.memory.accept_hwloc();
                 if let Some(opencl) = &mut self.opencl {
-                    opencl.ask_again();
+                    opencl.probe_again();
                 }
                 self.stamp = Some(stamp);
                 (CollectorState::Ok, String::new())
             }
-            Answer::Absent(words) => (CollectorState::Absent, words),
-            Answer::Denied(words) => (CollectorState::Denied, words),
-            Answer::Failed(words) => {
+            Answer::Absent(message) => (CollectorState::Absent, message),
+            Answer::Denied(message) => (CollectorState::Denied, message),
+            Answer::Failed(message) => {
                 // An invalid description stays invalid; a machine is probed again.
                 self.stamp = self.description.is_some().then_some(stamp);
-                (CollectorState::Error, words)
+                (CollectorState::Error, message)
             }
         };
         self.failures = if state == CollectorState::Ok { 0 } else { self.failures.saturating_add(1) };
-        self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
+        self.hwloc_state = Collector { state, message, ..self.hwloc_state.clone() };
     }
 
     /// Whether hwloc's answer lacks a device of this machine that it listed before, now or in the previous agent; changes of a
@@ -279,7 +280,7 @@ impl Machine {
             }
             collectors.push(Collector { took: Some(began.elapsed()), ..state });
         }
-        let outdated = self.ask_nvml(&mut spec, &mut collectors);
+        let outdated = self.query_nvml(&mut spec, &mut collectors);
         if let Some(opencl) = &mut self.opencl {
             let (found, state) = opencl.last();
             let known = self.memory.opencl(&spec, found);
@@ -295,7 +296,7 @@ impl Machine {
         // an older agent may have published them
         functions::without(&mut spec, &virtual_ones);
         let gone = spec.devices.iter().filter(|device| device.health == Health::Lost);
-        self.silenced = gone.map(|device| device.id.clone()).collect();
+        self.lost = gone.map(|device| device.id.clone()).collect();
         self.steady.hold(&mut spec.devices);
         let release = self.release();
         if release.is_some() {
@@ -310,7 +311,7 @@ impl Machine {
         }
         // An invalid description is a problem of the source; failing hardware is the state of a collector.
         if let (Some(path), CollectorState::Error) = (&self.description, self.hwloc_state.state) {
-            let message = self.hwloc_state.words.clone();
+            let message = self.hwloc_state.message.clone();
             problems
                 .insert(path.display().to_string(), Problem { reason: ProblemReason::Malformed, message });
         }
@@ -326,7 +327,7 @@ impl Machine {
     }
 
     /// Adds the current or last result of NVIDIA's driver; returns why this process cannot use the running driver, if so.
-    fn ask_nvml(&mut self, spec: &mut NodeTopologySpec, collectors: &mut Vec<Collector>) -> Option<String> {
+    fn query_nvml(&mut self, spec: &mut NodeTopologySpec, collectors: &mut Vec<Collector>) -> Option<String> {
         let (true, Some(now)) = (self.has_nvml, self.drivers) else { return None };
         if now == Drivers::Used && self.nvml.is_none() {
             // Not before the first run of hwloc, which does not wait for the child that tries the library.
@@ -338,11 +339,11 @@ impl Machine {
         let outcome = self.nvml.as_ref().map(Nvml::devices);
         if self.nvml.as_ref().is_some_and(Nvml::is_gone) {
             // The next probe creates it again.
-            self.let_go_of_nvml();
+            self.release_nvml();
         }
-        let mut fares = outcome.as_ref().map_or_else(nvml::released, |it| nvml::collector(it, has_gpu));
-        fares.took = outcome.is_some().then(|| began.elapsed());
-        collectors.push(fares);
+        let mut state = outcome.as_ref().map_or_else(nvml::released, |it| nvml::collector(it, has_gpu));
+        state.took = outcome.is_some().then(|| began.elapsed());
+        collectors.push(state);
         let outdated = match &outcome {
             Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
             _ => None,
@@ -358,7 +359,7 @@ impl Machine {
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
         // A described device is on no bus.
         let bus = if self.description.is_none() { on_bus(&self.root) } else { None };
-        self.memory.see_bus(spec, bus.as_ref());
+        self.memory.update_bus(spec, bus.as_ref());
         let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
         merge::replace_links(spec, links);
@@ -368,9 +369,9 @@ impl Machine {
     }
 
     /// Releases NVML; threads that still have it loaded are tracked.
-    fn let_go_of_nvml(&mut self) {
-        self.leaving.retain(|leaving| !leaving.is_over());
-        self.leaving.extend(self.nvml.take().map(Nvml::let_go));
+    fn release_nvml(&mut self) {
+        self.unloading.retain(|unloading| !unloading.is_over());
+        self.unloading.extend(self.nvml.take().map(Nvml::release));
     }
 
     /// The state of the driver release, if requested.
@@ -378,13 +379,13 @@ impl Machine {
         if self.drivers != Some(Drivers::Released) {
             return None;
         }
-        self.leaving.retain(|leaving| !leaving.is_over());
-        let waits = if !self.leaving.is_empty() {
-            "NVML is still waited for: its last answer has not come"
+        self.unloading.retain(|unloading| !unloading.is_over());
+        let waits = if !self.unloading.is_empty() {
+            "a request to NVML has not returned"
         } else if !self.opencl.as_mut().is_none_or(Background::is_at_rest) {
-            "a process that asks OpenCL has not ended"
-        } else if self.hwloc_drives && self.hwloc.is_undead() {
-            "a process in which hwloc asked drivers has not ended"
+            "a process that probes OpenCL has not exited"
+        } else if self.hwloc_drives && self.hwloc.is_stuck() {
+            "an hwloc process that loaded drivers has not exited"
         } else {
             return Some(Release::Done);
         };
@@ -403,12 +404,12 @@ impl Source for Machine {
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+        if self.probed_at.is_some_and(|probed_at| probed_at.elapsed() < PROBE_INTERVAL) {
             return Ok(self.reading.clone());
         }
         self.probe_with_hwloc()?;
         self.reading = self.assemble();
-        self.looked = Some(Instant::now());
+        self.probed_at = Some(Instant::now());
         Ok(self.reading.clone())
     }
 
@@ -432,7 +433,7 @@ impl Source for Machine {
         if let Some(opencl) = &mut self.opencl {
             opencl.recall(self.memory.recalled_of_opencl());
         }
-        self.looked = None;
+        self.probed_at = None;
     }
 
     fn use_drivers(&mut self, drivers: Drivers) {
@@ -451,16 +452,16 @@ impl Source for Machine {
                 }
             }
             Drivers::Released => {
-                self.let_go_of_nvml();
+                self.release_nvml();
             }
         }
-        self.looked = None;
+        self.probed_at = None;
     }
 
     fn counters(&mut self) -> Vec<DeviceReading> {
         let mut readings = self.nvml.as_ref().map(Nvml::counters).unwrap_or_default();
         readings.extend(self.sysfs.as_mut().map(Sysfs::counters).unwrap_or_default());
-        self.errors.keep(readings, &self.silenced)
+        self.errors.keep(readings, &self.lost)
     }
 }
 

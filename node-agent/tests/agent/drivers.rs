@@ -15,7 +15,7 @@ use crds::{Health, NodeTopology, NodeTopologySpec};
 use serde_json::Value;
 
 /// The program's output for a machine with eight H100, with the NVML stub in this condition.
-fn h100s(condition: &str, library: &Path, more: &[&str]) -> String {
+pub fn h100s(condition: &str, library: &Path, more: &[&str]) -> String {
     let mut command = program();
     command
         .args(["topology", "--node-name", "h100s", "--topology-file"])
@@ -26,7 +26,7 @@ fn h100s(condition: &str, library: &Path, more: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it writes text")
 }
 
-fn spec(yaml: &str) -> NodeTopologySpec {
+pub fn spec(yaml: &str) -> NodeTopologySpec {
     serde_yaml::from_str::<NodeTopology>(yaml).expect("it is a manifest").spec
 }
 

@@ -3,5 +3,6 @@
 mod descriptors;
 mod drivers;
 mod garbage;
+mod links;
 mod machines;
 mod tool;

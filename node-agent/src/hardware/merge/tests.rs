@@ -215,8 +215,8 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
     let probe = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
         let mut devices = vec![Device { health, ..gpu.clone() }];
         devices.extend_from_slice(listed);
-        let unsaid = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
-        let devices = memory.driven(&spec, Some(Found { unsaid, ..found(devices) }), false);
+        let incomplete = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
+        let devices = memory.driven(&spec, Some(Found { incomplete, ..found(devices) }), false);
         let has_units = |it: &Device| it.parent.is_none() || it.compute_resources == units(60);
         assert!(devices.iter().all(has_units), "{devices:?}");
         NodeTopologySpec { devices, links: Vec::new() }.summary()
@@ -298,11 +298,11 @@ fn a_gpu_that_is_removed_while_its_driver_does_not_respond_is_lost() {
     let spec = NodeTopologySpec { devices: gpus[..2].to_vec(), links: Vec::new() };
     let bus = |slots: &[&str]| slots.iter().map(|slot| address(slot)).collect::<BTreeSet<_>>();
     let mut memory = Memory::default();
-    memory.see_bus(&spec, Some(&bus(&["3b", "5e"])));
+    memory.update_bus(&spec, Some(&bus(&["3b", "5e"])));
     let all = [&gpus[..], std::slice::from_ref(&part)].concat();
     assert_eq!(memory.driven(&spec, Some(found(all.clone())), false), all);
     let unanswered = |memory: &mut Memory, bus: Option<BTreeSet<String>>| {
-        memory.see_bus(&NodeTopologySpec::default(), bus.as_ref());
+        memory.update_bus(&NodeTopologySpec::default(), bus.as_ref());
         let devices = memory.driven(&NodeTopologySpec::default(), None, true);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
     };
@@ -379,7 +379,7 @@ fn a_gpu_removed_while_the_agent_was_down_is_lost_even_without_its_driver() {
     memory.recall(&published);
     let bus = BTreeSet::from(["0000:00:00.0".to_owned()]);
     for starting in [true, false] {
-        memory.see_bus(&NodeTopologySpec::default(), Some(&bus));
+        memory.update_bus(&NodeTopologySpec::default(), Some(&bus));
         let found = memory.driven(&NodeTopologySpec::default(), None, starting);
         let second = if starting { Health::Ok } else { Health::Unknown };
         assert_eq!(found.iter().map(|it| it.health).collect::<Vec<_>>(), [Health::Lost, second]);

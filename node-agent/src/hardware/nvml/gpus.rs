@@ -9,15 +9,15 @@ use nvml_wrapper::{
 
 use crate::hardware::hwloc::{is_address, normal_address};
 
-/// What NVML lists.
+/// The devices and links that NVML lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// GPUs and their partitions.
     pub devices: Vec<Device>,
-    /// NVLinks between them.
+    /// NVLinks between them, and C2C links to the processors.
     pub links: Vec<Link>,
     /// GPUs whose list of partitions is incomplete.
-    pub unsaid: BTreeSet<String>,
+    pub incomplete: BTreeSet<String>,
     /// The number of GPUs that NVML counts but returns no handle for.
     pub withheld: usize,
 }
@@ -41,7 +41,7 @@ pub struct Gpu<'nvml> {
 
 /// Every GPU with an identity, and the number of those without.
 ///
-/// An error reveals nothing about a GPU, unless it says that it is lost. A GPU without an address cannot be distinguished from
+/// An error other than a lost GPU does not mean that the GPU is gone. A GPU without an address cannot be distinguished from
 /// the others.
 pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, usize), NvmlError> {
     let (mut gpus, mut withheld) = (Vec::new(), 0);
@@ -73,11 +73,11 @@ pub fn place(gpu: &Handle<'_>) -> Option<(String, String)> {
     is_address(&address).then(|| (format!("gpu-{address}"), address))
 }
 
-/// The partitions (MIG devices) of a GPU, and whether the list is complete: an error reveals nothing about them.
+/// The partitions (MIG devices) of a GPU, and whether the list is complete: after an error it is not.
 fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool) {
     match gpu.mig_mode() {
         Ok(mode) if mode.current == 1 => {}
-        // It is not partitioned, or cannot be; a library without the call is older than partitions.
+        // It has no partitions, or does not support them, or the library is older than MIG.
         Ok(_)
         | Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
             return (Vec::new(), true);
@@ -91,7 +91,7 @@ fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool
         match found.and_then(|handle| Ok((handle.uuid()?.to_lowercase(), handle))) {
             // The UUID is the name that device plugins use, and is stable while the partition exists.
             Ok(named) => partitions.push(named),
-            // NVML's way to say that there is none with this number.
+            // There is no partition with this number.
             Err(NvmlError::NotFound | NvmlError::InvalidArg) => {}
             Err(_) => are_all = false,
         }
@@ -157,10 +157,10 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
             devices.push(partition);
         }
     }
-    let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
+    let incomplete = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
     let mut links = links(&gpus, known, withheld);
     links.extend(gpus.iter().filter_map(processor_link));
-    Ok(Found { links, devices, unsaid, withheld })
+    Ok(Found { links, devices, incomplete, withheld })
 }
 
 /// The kind of links between a GPU and the processors of its superchip.

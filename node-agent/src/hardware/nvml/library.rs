@@ -140,7 +140,7 @@ fn replaced(
 
 /// The version of the driver, if a child loaded the library and made all calls successfully.
 fn run_trial(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
-    match child.ask::<Result<Option<String>, Trouble>>(&file) {
+    match child.request::<Result<Option<String>, Trouble>>(&file) {
         Answer::Found(outcome) => outcome,
         Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(Trouble::Failed(format!(
             "{why}; the agent loads NVML only after a trial in a child process succeeds (see `dmesg`, and whether \

@@ -232,13 +232,13 @@ fn the_collector_keeps_its_last_result_and_reports_the_error() {
     let tree = Tree::new();
     let mut sysfs = Sysfs::new(tree.root());
     let (found, collector) = sysfs.read();
-    assert_eq!((found, collector.state), (Found::default(), CollectorState::Absent), "{}", collector.words);
+    assert_eq!((found, collector.state), (Found::default(), CollectorState::Absent), "{}", collector.message);
     instincts(&tree);
     let (found, collector) = sysfs.read();
-    assert_eq!((found.devices.len(), collector.state), (2, CollectorState::Ok), "{}", collector.words);
+    assert_eq!((found.devices.len(), collector.state), (2, CollectorState::Ok), "{}", collector.message);
     assert_eq!(sysfs.counters().len(), 2);
     fs::remove_dir_all(tree.root().join("sys/class/drm")).unwrap();
     symlink("drm", tree.root().join("sys/class/drm")).unwrap();
     let (again, collector) = sysfs.read();
-    assert_eq!((again, collector.state), (found, CollectorState::Error), "{}", collector.words);
+    assert_eq!((again, collector.state), (found, CollectorState::Error), "{}", collector.message);
 }

@@ -18,7 +18,7 @@ fn found(ids: &[&str]) -> Answer<NodeTopologySpec> {
 fn failed_probes_keep_the_last_result() {
     let mut machine = machine();
     let mut probe = |answer| {
-        machine.hear(answer, 1);
+        machine.process(answer, 1);
         let reading = machine.assemble();
         let state = <&str>::from(reading.collectors[0].state);
         let devices = reading.topologies.get("node-a").map(|spec| spec.summary());
@@ -43,7 +43,7 @@ fn failed_probes_keep_the_last_result() {
 #[test]
 fn failed_opencl_probes_keep_the_last_result() {
     let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
-    machine.hear(found(&["numa-0"]), 1);
+    machine.process(found(&["numa-0"]), 1);
     let mut probe = |answer| {
         machine.opencl.as_mut().unwrap().process(answer);
         machine.assemble();
@@ -102,7 +102,8 @@ fn opencl_results_survive_a_restart_until_the_next_answer() {
         (Answer::Absent("it is not installed".to_owned()), 1, [&lost, &bare]),
     ] {
         let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
-        machine.hear(Answer::Found(NodeTopologySpec { devices: vec![bare.clone()], links: Vec::new() }), 1);
+        machine
+            .process(Answer::Found(NodeTopologySpec { devices: vec![bare.clone()], links: Vec::new() }), 1);
         machine.recall(Some(&published));
         assert_eq!(*machine.assemble().topologies["node-a"], published, "before the first result");
         let case = format!("{times} times {answer:?}");
@@ -162,10 +163,10 @@ fn a_result_that_lacks_a_published_device_is_confirmed_by_another_probe() {
         for event in events.chars() {
             match event {
                 'r' => machine.recall(Some(&with(&card))),
-                '-' => machine.hear(found(&["numa-0"]), 1),
-                '+' => machine.hear(Answer::Found(with(&card)), 1),
-                'k' => machine.hear(Answer::Found(with(&unknown)), 1),
-                _ => machine.hear(Answer::Failed("it hangs".to_owned()), 1),
+                '-' => machine.process(found(&["numa-0"]), 1),
+                '+' => machine.process(Answer::Found(with(&card)), 1),
+                'k' => machine.process(Answer::Found(with(&unknown)), 1),
+                _ => machine.process(Answer::Failed("it hangs".to_owned()), 1),
             }
             // the second consecutive probe, after which a device counts as lost
             machine.assemble();
@@ -199,7 +200,7 @@ fn opencl_probes_again_if_a_device_is_restored_after_a_result() {
         ("+r--", lost),
     ] {
         let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
-        machine.hear(found(&["numa-0"]), 1);
+        machine.process(found(&["numa-0"]), 1);
         for event in events.chars() {
             let answer = match event {
                 'r' => None,
@@ -223,15 +224,15 @@ fn opencl_probes_again_if_a_device_is_restored_after_a_result() {
 #[test]
 fn failed_hwloc_probes_back_off() {
     let mut machine = machine();
-    machine.hear(found(&["numa-0"]), 1);
+    machine.process(found(&["numa-0"]), 1);
     assert_eq!((machine.stamp, machine.failures), (Some(1), 0));
     let delays = (0..8).map(|_| {
-        machine.hear(Answer::Failed("it hangs".to_owned()), 1);
+        machine.process(Answer::Failed("it hangs".to_owned()), 1);
         assert_eq!(machine.stamp, None, "it is retried");
-        patience(machine.failures).as_secs()
+        backoff(machine.failures).as_secs()
     });
     assert_eq!(delays.collect::<Vec<_>>(), [2, 4, 8, 16, 32, 64, 120, 120]);
-    machine.hear(found(&["numa-0"]), 1);
+    machine.process(found(&["numa-0"]), 1);
     assert_eq!(machine.failures, 0);
 }
 
@@ -239,7 +240,7 @@ fn failed_hwloc_probes_back_off() {
 fn drivers_are_released_when_the_last_user_is_gone() {
     let mut machine = machine();
     let mut holds: Vec<_> = (0..3).map(|_| Arc::new(())).collect();
-    machine.leaving = holds.iter().map(|hold| Leaving::of(Arc::downgrade(hold))).collect();
+    machine.unloading = holds.iter().map(|hold| Unloading::of(Arc::downgrade(hold))).collect();
     assert_eq!(machine.release(), None, "not requested");
     machine.use_drivers(Drivers::Released);
     for gone in [2, 0, 0] {
@@ -256,7 +257,7 @@ fn fpgas_are_kept_while_they_cannot_be_read() {
     fs::create_dir_all(class.join("fpga0")).unwrap();
     fs::write(class.join("fpga0/state"), "operating\n").unwrap();
     let mut machine = Machine { root: root.path().to_owned(), ..machine() };
-    machine.hear(found(&["numa-0"]), 1);
+    machine.process(found(&["numa-0"]), 1);
     let mut probe = || {
         // the second consecutive probe, after which a device counts as lost
         machine.assemble();

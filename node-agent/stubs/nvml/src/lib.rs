@@ -195,7 +195,7 @@ fn who(device: Device) -> (usize, Option<usize>) {
 }
 
 /// The settings and the index of the GPU, or the error code of a lost one.
-fn asked(device: Device) -> Result<(Setting, usize), Return> {
+fn target(device: Device) -> Result<(Setting, usize), Return> {
     let setting = Setting::now();
     if device == 0 {
         return Err(INVALID_ARGUMENT);
@@ -213,7 +213,7 @@ unsafe fn answer<T>(
     to: *mut T,
     value: impl FnOnce(&Setting, u64) -> Result<T, Return>,
 ) -> Return {
-    match asked(device).and_then(|(setting, index)| value(&setting, index as u64)) {
+    match target(device).and_then(|(setting, index)| value(&setting, index as u64)) {
         Ok(value) => {
             unsafe { to.write(value) };
             SUCCESS
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, to: *mut 
 /// The energy in millijoules; 0 of a lost GPU, as NVIDIA's driver reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: Device, to: *mut c_ulonglong) -> Return {
-    if asked(device).err() == Some(GPU_IS_LOST) {
+    if target(device).err() == Some(GPU_IS_LOST) {
         unsafe { to.write(0) };
         return SUCCESS;
     }
@@ -460,8 +460,8 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
     count: c_int,
     values: *mut FieldValue,
 ) -> Return {
-    let (setting, index) = match asked(device) {
-        Ok(asked) => asked,
+    let (setting, index) = match target(device) {
+        Ok(target) => target,
         Err(code) => return code,
     };
     let c2c = setting.number("c2c").unwrap_or(0);

@@ -2,8 +2,8 @@
 
 use super::{
     Attributes, Device, Duration, EventData, Events, GIB, Instant, NOT_FOUND, NOT_SUPPORTED, PciInfo, Return,
-    SUCCESS, Setting, TIMEOUT, UNKNOWN, UtilizationControl, XID_EVENT, answer, asked, c_int, c_uint,
-    c_ulonglong, pci, thread,
+    SUCCESS, Setting, TIMEOUT, UNKNOWN, UtilizationControl, XID_EVENT, answer, c_int, c_uint, c_ulonglong,
+    pci, target, thread,
 };
 
 /// The MIG mode.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn nvmlDeviceRegisterEvents(
     kinds: c_ulonglong,
     set: *mut Events,
 ) -> Return {
-    match asked(device) {
+    match target(device) {
         Ok((setting, _)) if setting.has("old") || kinds != XID_EVENT => NOT_SUPPORTED,
         Ok((_, index)) => {
             unsafe { (*set).watches |= index == 1 };

@@ -56,7 +56,7 @@ fn a_withheld_gpu_does_not_hide_the_loss_of_another_one() {
         let mut memory = Memory::default();
         let located = NodeTopologySpec { devices: gpus("abc"), links: Vec::new() };
         for (listed, withheld, on_bus, then) in probes {
-            memory.see_bus(&located, Some(&on_bus.chars().map(address).collect()));
+            memory.update_bus(&located, Some(&on_bus.chars().map(address).collect()));
             let result = Found { withheld, ..found(gpus(listed)) };
             let mut devices = memory.driven(&NodeTopologySpec::default(), Some(result), false);
             devices.sort_by(|one, other| one.id.cmp(&other.id));
