@@ -151,7 +151,7 @@ fn violated_rules_and_limits_are_reasons_to_move() {
             "a=u b=v c=v",
             vec!["staying would raise excused by 2"],
         ),
-        // No actor may join while they are there.
+        // No actor may join while both stay.
         (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),
     ];
     for (snapshot, places, reasons) in cases {
