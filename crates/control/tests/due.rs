@@ -410,7 +410,7 @@ fn refusals_double_in_duration() {
         ("a/n0@100 a/n1@130", 130, "a/n0 x1 10s, a/n1 x1 10s"),
         ("a/n0@100 a/n1@130 a/n2@160", 160, "a/n0 x1 10s, a/n1 x1 10s, a/n2 x1 10s"),
         ("a/n0@100 a/n1@130 a/n0@160", 160, "a/n0 x1 20s, a/n1 x1 10s"),
-        // a refusal for all nodes says nothing about single nodes
+        // a refusal for all nodes is not attributed to single nodes
         ("a/n0@100 a/any@130", 130, "a/any x1 10s"),
     ];
     for (refused, now, expected) in table {

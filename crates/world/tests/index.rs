@@ -158,8 +158,7 @@ fn others(index: &Index) -> String {
 }
 
 /// Applies an event of `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N` (replicas), `typo` (an invalid
-/// quantity), `leaves` (terminating); or of a pod: `goes` (terminating), `ends` (failed), `gone` (deleted), `asks ACTOR
-/// CPU`.
+/// quantity), `leaves` (terminating). Of a pod: `asks ACTOR CPU`, `goes` (terminating), `ends` (failed), `gone`.
 fn happens(index: &mut Index, all: &Objects, event: &str) {
     let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
     let name = format!("shop-{rest}");

@@ -128,8 +128,8 @@ fn unbound_pods_are_deleted_with_a_resource_version() {
 #[test]
 fn a_foreign_namesake_pod_is_foreign_load() {
     let taken = "taken server-0: Foreign(\"Pod web-server-0, which is not of this application\")";
-    // One unit less for plans, one GPU and one core less on the node. Slots and the pool's limit are unaffected,
-    // because a claimed unit does not count.
+    // One unit less for plans, one GPU and one core less on the node. Slots and the pool's limit are unaffected, as the
+    // annotation of a foreign pod is ignored.
     let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
     let foreign = pod("web-server-0", None);
     assert_eq!(shown(&foreign), format!("{taken}\n{left}"));

@@ -77,7 +77,7 @@ fn congested_links_are_named_in_each_direction() {
     assert_eq!(congested("communication", 5).len(), 0, "no level names it");
 }
 
-/// Three actors; a policy wants `a` and `b` on different units, and `c` off the second one.
+/// Three actors; a policy requires `a` and `b` on different units, and forbids `c` on the second one.
 fn ruled(units: &str) -> Snapshot {
     far(world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy"))
 }

@@ -43,8 +43,7 @@ const KIND_CYCLES: [(&str, usize); 7] =
     [("cpu", 1), ("gpu", 2), ("fpga", 0), ("npu", 4), ("tpu", 5), ("dsp", 6), ("vpu", 3)];
 
 /// Cycles of kinds: exclusive devices of seven kinds, one of each on every node, all in use. Actors run on their own
-/// kind and the next one of its cycle. So no two actors on different kinds can swap; only rotations of three or four
-/// can.
+/// kind and the next one of its cycle. So no two actors on different kinds can swap, but three or four can rotate.
 ///
 /// Actors are in communities of seven, independent of kinds; one message in five goes to a random actor.
 pub fn kind_cycles(nodes: usize, seed: u64) -> Snapshot {
