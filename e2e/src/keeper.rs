@@ -48,7 +48,7 @@ pub fn executable() -> Result<PathBuf> {
 
 /// An executable of the workspace, with the caller's profile and target folder.
 ///
-/// Cargo puts test programs into `deps/` next to the executables. The error says how to build a missing one.
+/// Cargo puts test programs into `deps/` next to the executables. The error explains how to build a missing one.
 pub fn built(name: &str) -> Result<PathBuf> {
     let me = std::env::current_exe().context("cannot find out which program this is")?;
     let found = me.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.is_file());

@@ -180,7 +180,7 @@ pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -
             if folder.join(&name).exists() { Err("the kubelet of before is there") } else { Ok(()) }
         });
         tokio::select! {
-            biased; // first the socket is made, and then it is looked for
+            biased; // polled in order: the socket is created before it is checked
             failed = serve_devices_once(&folder, &name, resource, devices) => return failed,
             removed = removed => removed.map_err(Error::msg)?,
         }

@@ -43,7 +43,7 @@
 //! ```
 //!
 //! The state folder (logs, audit log, certificates) is removed unless a test of the binary panicked or
-//! `CAIRN_KEEP=1` is set; the supervisor then says where it is.
+//! `CAIRN_KEEP=1` is set; the supervisor then prints its path.
 
 pub mod audit;
 pub mod bench;

@@ -95,7 +95,7 @@ async fn ask(mut client: OwnedReadHalf, mut server: OwnedWriteHalf, greeting: Ar
             break;
         }
     }
-    // dropping this half tells the server that the client is gone
+    // dropping this half closes the connection to the server
 }
 
 async fn answer(

@@ -9,7 +9,7 @@ async fn operators_killed_at_any_moment_neither_duplicate_nor_lose_actors() {
     // With findings, keep the state.
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let batch = measure(Size::SHORT, 7, "none", Some(kept)).await.unwrap();
-    // `test.sh` looks for this text and does not retry, because a retry would hide a rare violation.
+    // `test.sh` does not retry after this text, because a retry would hide a rare violation.
     assert!(batch.findings.is_empty(), "audit log violations: {:?}", batch.findings);
     assert_eq!((batch.after_kill.len(), batch.after_stop.len()), (Size::SHORT.strikes, Size::SHORT.strikes));
     assert!(batch.updates >= 2 && batch.drained_nodes >= 1 && batch.lost_nodes >= 2, "{batch:?}");

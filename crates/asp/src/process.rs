@@ -230,7 +230,7 @@ impl Drop for Solver {
 mod tests {
     use super::*;
 
-    /// How a job ends that is given to an arbitrary program.
+    /// The error of a job that is given to an arbitrary program.
     fn lost(executable: &str) -> String {
         let job = Job { facts: "x".repeat(1 << 20), ..Job::default() };
         let ended = Solver::start(Path::new(executable), Limits::default())

@@ -61,7 +61,7 @@ fn missing_decisions_are_rebuilt_from_running_actors() {
         // New actors are placed around running ones.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@n1/gpu0 a-1@n0/gpu0"),
         ("units=n0/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@- a-1@n0/gpu0"),
-        // What passes a limit already is excused, until a search finds room.
+        // An exceeded limit is grandfathered until a search finds room.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0"),
         // An actor on an infeasible unit moves.
         ("units=n0/fpga0:1,n1/gpu0:2 own=a-0@n0/fpga0,a-1@n1/gpu0", "a-0@n1/gpu0 a-1@n1/gpu0"),
@@ -79,7 +79,7 @@ fn observed(snapshot: &Snapshot) -> String {
     places(snapshot, &plan)
 }
 
-/// The same where all of them are searched for.
+/// Placements of all actors by a search.
 fn searched(snapshot: &Snapshot) -> String {
     places(snapshot, &plan(snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap())
 }
@@ -130,9 +130,9 @@ fn running_actors_stay_under_any_rules() {
 #[test]
 fn new_actors_satisfy_the_rules_that_running_actors_satisfy() {
     for (world, expected) in [
-        // They talk to each other, and may not be on one unit.
+        // Communicating actors that must not share a unit.
         ("units=n0/gpu0:2,n0/gpu1:1 own=a-0@n0/gpu0,a-1 talk=a-0+a-1:9", "a-0@n0/gpu0 a-1@n0/gpu1"),
-        // There is room, and the rule leaves it.
+        // The only free slot violates the rule.
         ("units=n0/gpu0:2 own=a-0@n0/gpu0,a-1", "a-0@n0/gpu0 a-1@-"),
     ] {
         assert_eq!(observed(&ruled(&snapshot(world))), expected, "{world}");
@@ -172,7 +172,7 @@ fn conflicting_plans_are_stale_and_finally_committed_in_part() {
         // The first unit was taken or no longer exists.
         (two, &format!("{two} others=x@n0/gpu0"), "overtaken", "partly a-0@- a-1@n0/gpu1"),
         (two, "units=n0/gpu1:1 own=a-0,a-1", "overtaken", "partly a-0@- a-1@n0/gpu1"),
-        // Nothing is left of it.
+        // No placement of the plan remains feasible.
         (two, &format!("{two} others=x@n0/gpu0,y@n0/gpu1"), "overtaken", "overtaken"),
         // Running actors continue and are no reason to wait.
         (
@@ -193,7 +193,7 @@ fn overloaded_units_make_a_plan_stale_until_it_settles() {
 
 #[test]
 fn moves_without_gain_are_dropped() {
-    // They must share a node; at commit time their partner is bound elsewhere.
+    // The actors must share a node; at commit time one of them is bound elsewhere.
     let world = |b: &str| {
         format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
     };
@@ -224,9 +224,9 @@ fn refused(world: &str, decided: &str, runs: &str) -> String {
 fn decided_places_are_used_only_if_feasible() {
     let table = [
         ("units=n0/gpu0:1 own=a-0@n0/gpu0", "a-0@n0/gpu0", "", ""),
-        // Two on one slot: one of them.
+        // Two actors on one slot: one of them is infeasible.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "", "a-1"),
-        // The running one was first.
+        // The running actor has precedence.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "a-1@n0/gpu0", "a-0"),
         ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "", "a-0"),
         ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "a-0@n0/gpu0", ""),
@@ -290,12 +290,12 @@ proptest! {
     }
 }
 
-/// As much time as it takes.
+/// A budget without a deadline.
 fn no_clock() -> Budget<'static> {
     Budget::effort(None, 0)
 }
 
-/// What becomes of the plan for `before` when it is mended in `after`.
+/// The plan for `before`, repaired in `after`.
 fn mended(before: &str, after: &str) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
     let plan = repair_plan(&before, &planned(&before), &after, &Greedy, &no_clock()).unwrap();
@@ -362,7 +362,7 @@ fn asking_for_all(snapshot: &Snapshot) -> Snapshot {
     let own: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&a| !snapshot.is_fixed(a)).collect();
     let units = snapshot.units();
     let at = |actor: usize, unit: usize| u32::try_from(1 + actor + own.len() * unit).unwrap();
-    // Behind the last unit: whether it is anywhere, and whether it is not.
+    // Atoms after those of the last unit: the actor is placed, or it is not.
     let (placed, missing) = (|actor| at(actor, units), |actor| at(actor, units + 1));
     let rules = (0..own.len()).flat_map(|actor| {
         let anywhere = (0..units).map(|unit| (at(actor, unit).cast_signed(), 1)).collect();
@@ -393,13 +393,13 @@ fn repairs_satisfy_the_policys_rules() {
     let before = &format!("units=n0/gpu0:1,n0/gpu1:1,n1/gpu2:1 {two}");
     let taken = format!("{two} others=x@n0/gpu0");
     for (after, without_rules, expected) in [
-        // They talk to each other, and may not be on one unit.
+        // Communicating actors that must not share a unit.
         (
             format!("units=n0/gpu0:1,n0/gpu1:2,n1/gpu2:1 {taken}"),
             "a-0@n0/gpu1 a-1@n0/gpu1",
             "a-0@n1/gpu2 a-1@n0/gpu1",
         ),
-        // There is room, and the rule leaves it.
+        // The only free slot violates the rule.
         (format!("units=n0/gpu0:1,n0/gpu1:2 {taken}"), "a-0@n0/gpu1 a-1@n0/gpu1", "a-0@- a-1@n0/gpu1"),
         (before.clone(), "a-0@n0/gpu0 a-1@n0/gpu1", "a-0@n0/gpu0 a-1@n0/gpu1"),
     ] {
@@ -426,7 +426,7 @@ fn repairs_stop_at_the_deadline_with_a_partial_result() {
         own.filter(|&actor| plan.assignment[actor].is_some()).count()
     };
     assert_eq!(places_of(&before, &plan), 16);
-    // Others take every third unit.
+    // Other applications take every third unit.
     let taken = plan.assignment.iter().flatten().step_by(3).enumerate();
     let others: Vec<String> =
         taken.map(|(other, unit)| format!("x{other}@{}", before.unit_id(*unit))).collect();
@@ -453,7 +453,7 @@ fn repairs_stop_at_the_deadline_with_a_partial_result() {
     assert_eq!(found.last(), Some(&16));
 }
 
-/// They should be together; at commit time their partner has moved, so the move gains nothing.
+/// Communicating actors attract each other; at commit time the peer has moved, so the move gains nothing.
 #[test]
 fn repairs_make_no_moves_without_gain() {
     let world = |b: &str| {

@@ -15,12 +15,12 @@ use worlds::snapshot;
 
 const NOW: Duration = Duration::from_secs(1000);
 
-/// Why an application of two actors is due; `changes` are words about what differs from a quiet world in which `cam-0`
-/// has a place: `unplaced` (`cam-1` has none), `silent` (nothing is said of it), `infeasible`, `generation`, `policy`,
-/// `undecided`, `others` (the digest), `demand`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS`,
-/// `chance` (a unit of its kinds came), `turn` (to look at chances), `broke=LIMIT` now and `broken=LIMIT`
-/// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (nothing is known of before), `paused`,
-/// `proposed` (what it would do was worked out for the changed manifest).
+/// The plan reason of an application of two actors. `changes` are the differences from a quiet cluster with both
+/// placed: `unplaced` (`cam-1`), `silent` (`cam-1` is missing in the decision), `infeasible`, `generation`, `policy`,
+/// `undecided`, `others` (the digest), `demand`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS` (a
+/// search to resume), `chance` (capacity was freed), `turn` (a background slot), `broke=LIMIT` now and `broken=LIMIT`
+/// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (no earlier state), `paused`, `proposed` (for the
+/// changed manifest).
 fn why(changes: &str) -> String {
     let named = |index: u32| DesiredActor { name: format!("cam-{index}"), group: 0 };
     let mut wanted = DesiredState {
@@ -118,7 +118,7 @@ fn plan_reasons() {
         ("upgraded", "-"),
         ("restart upgraded generation", "manifest"),
         ("restart upgraded policy", "policy"),
-        // What a paused application would do is worked out once, and again when that would be another thing.
+        // A paused application is planned once per change, as a proposal.
         ("generation paused", "-"),
         ("generation demand paused", "manifest"),
         ("generation paused proposed", "-"),
@@ -127,11 +127,11 @@ fn plan_reasons() {
         ("generation paused proposed demand", "demand"),
         ("generation demand proposed", "manifest"),
         ("generation demand paused restart", "manifest"),
-        // Changes by others do not matter.
+        // Changes of other applications trigger no plan.
         ("others", "-"),
         ("others look=2000", "-"),
         ("demand", "demand"),
-        // Where it is, something presses it that did not press it as much.
+        // At the current placement a limit is newly violated, or overload grew.
         ("broke=slots", "limit"),
         ("broke=slots broken=slots", "-"),
         ("broke=slots broken=power", "limit"),
@@ -141,14 +141,14 @@ fn plan_reasons() {
         ("over=5 was=5", "-"),
         ("others was=5", "-"),
         ("over=5 broke=slots", "limit"),
-        // What could merely be better has time.
+        // Freed capacity alone waits for a background slot.
         ("chance", "-"),
         ("turn", "-"),
         ("chance turn", "chance"),
         ("chance turn others", "chance"),
         ("chance others", "-"),
         ("chance turn demand", "demand"),
-        // A restarted operator searches nothing anew.
+        // A restart of the operator triggers no search.
         ("restart", "-"),
         ("restart others over=5 broke=slots", "-"),
         ("restart unplaced", "-"),
@@ -194,7 +194,7 @@ fn a_decision_is_recorded_for_the_newest_manifest_and_digest() {
         (2, Some("v2:a"), "v2:a", true, false),
         (3, Some("sha256:a"), "v2:a", false, true),
         (3, None, "v2:a", false, true),
-        // A demand that changed without a reason to plan, as by nodes that a policy reads.
+        // The demand changed without a plan reason, for example by nodes that a policy reads.
         (3, Some("v2:a"), "v2:b", false, false),
     ] {
         let decision = Decision { generation, demand: demand.map(str::to_owned), ..Decision::default() };
@@ -250,7 +250,7 @@ fn harmless_foreign_load_triggers_no_plan() {
             ..PlanInputs::default()
         };
         let why = plan_reason(before.as_ref(), &facts, &wanted, Some(&decision), &BTreeSet::new(), NOW);
-        // A new operator knows no demand.
+        // A restarted operator has no previous demand.
         searches.extend(why.filter(|_| minute > 0).map(|why| format!("{minute} {why}")));
         before = Some(match (why, &before) {
             (None, Some(before)) => facts.merge_pressure(before),
@@ -278,7 +278,7 @@ fn openings_are_units_with_room_for_an_unplaced_actor() {
         ("units=n0/gpu0:2 own=a-0 others=x@n0/gpu0", "a-0@n0/gpu0"),
         ("units=n0/gpu0:2 own=a-0,a-1@n0/gpu0 others=x@n0/gpu0", ""),
         ("units=n0/fpga0:1 own=a-0", ""),
-        // One speaks for all that are like it.
+        // One actor represents all identical ones.
         ("units=n0/gpu0:9 own=a-0,a-1,b-0", "a-0@n0/gpu0 b-0@n0/gpu0"),
         ("units=n0/gpu0:9 others=x@n0/gpu0", ""),
         ("units=n0/gpu0:9 own=a-0,a-1@n0/gpu0 quota=a-0+a-1:1", ""),
@@ -410,7 +410,7 @@ fn refusals_double_in_duration() {
         ("a/n0@100 a/n1@130", 130, "a/n0 x1 10s, a/n1 x1 10s"),
         ("a/n0@100 a/n1@130 a/n2@160", 160, "a/n0 x1 10s, a/n1 x1 10s, a/n2 x1 10s"),
         ("a/n0@100 a/n1@130 a/n0@160", 160, "a/n0 x1 20s, a/n1 x1 10s"),
-        // what is refused anywhere says nothing of nodes
+        // a refusal for all nodes is not attributed to single nodes
         ("a/n0@100 a/any@130", 130, "a/any x1 10s"),
     ];
     for (refused, now, expected) in table {

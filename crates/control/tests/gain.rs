@@ -39,7 +39,7 @@ fn gains_are_relative_with_a_margin_from_windows() {
     assert_eq!(of(&[]), Gain { expected: 0.5, margin: 0.0 });
     assert_eq!(of(&[&[500, 500], &[500, 500]]), Gain { expected: 0.5, margin: 0.0 });
     let split = of(&[&[500, 500], &[1000, 0]]);
-    // Half and nothing: a standard error of a quarter.
+    // Gains of a half and of zero have a standard error of a quarter.
     assert!((split.margin - 1.96 * 0.25).abs() < 1e-9, "{split:?}");
     assert_eq!(gained(&[500, 500], &[], [Some(0), Some(0)], 0.0), Gain::default(), "nothing changes");
 }
@@ -130,14 +130,14 @@ fn only_moves_without_which_the_plan_fails_are_necessary() {
         ("uv", "1@u>v 1@u>u", ""),
         // A new actor, and a swap that has nothing to do with it.
         ("uvw", "1@->w 1@u>v 1@v>u", "a0>w"),
-        // It makes room: without it the new actor has no place.
+        // The move makes room for the new actor.
         ("uv", "1@u>u 1@u>v 1@->u", "a1>v a2>u"),
-        // An actor that must not be where it is.
+        // An actor on a forbidden unit.
         ("xuv", "1@x>u 1@u>v", "a0>u"),
         // An actor is exchanged for another: as many are placed.
         ("u", "1@u>u 1@u>- 1@->u", ""),
         ("uv", "1@->u 1@->v", "a0>u a1>v"),
-        // A cycle through full units is taken back together.
+        // A cycle through full units is reverted as a whole.
         ("uvw", "1@u>v 1@u>v 1@v>u 1@v>u 1@->w", "a4>w"),
     ] {
         assert_eq!(necessary(units, actors), expected, "{units}: {actors}");
@@ -172,7 +172,7 @@ fn a_change_passes_after_two_windows_and_a_steady_gain_after_eight() {
         GateVerdict::Uncertain { gain } => format!("uncertain {gain:.2}"),
         GateVerdict::FewWindows { windows, needed } => format!("{windows} of {needed}"),
     };
-    // The last of these is the one in which the load may have changed.
+    // The load may have changed in the last of these windows.
     let noise = [0.02, -0.02, 0.01, -0.01, 0.02, -0.02, 0.25];
     let then = |newest: &[f64]| [&noise, newest].concat();
     for (rule, gains, expected) in [
@@ -180,7 +180,7 @@ fn a_change_passes_after_two_windows_and_a_steady_gain_after_eight() {
         (GateRule::Change, then(&[0.3, 0.3]), "pays 0.30"),
         (GateRule::Change, then(&[0.3, 0.05]), "uncertain 0.17"),
         (GateRule::Change, then(&[0.05, 0.05]), "small 0.05"),
-        // The windows before varied as much.
+        // The earlier windows varied as much.
         (GateRule::Change, vec![0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.3, 0.4, 0.4], "uncertain 0.40"),
         (GateRule::Steady, vec![0.15; 7], "7 of 8"),
         (GateRule::Steady, vec![0.15; 8], "pays 0.15"),
@@ -271,8 +271,8 @@ fn pauses_of_the_movers_raise_the_least_gain() {
     assert!((least - 0.1 - 1.0 / 90.0).abs() < 1e-12, "{least}");
 }
 
-/// A hub sends these numbers of messages to actors on another unit, some of which go to the hub; the kept moves with their gain
-/// in percent, and the gain of all.
+/// A hub sends these numbers of messages to actors on another unit, some of which move to the hub: the kept moves with
+/// their gain in percent, and the gain of all.
 fn pruned(work: &[u64], goes: &[usize], most: usize) -> String {
     let messages = work
         .iter()
@@ -304,7 +304,7 @@ fn pruned(work: &[u64], goes: &[usize], most: usize) -> String {
 }
 
 #[test]
-fn moves_that_carry_little_of_the_gain_are_taken_back() {
+fn moves_with_little_of_the_gain_are_reverted() {
     let work = [600, 300, 92, 8];
     assert_eq!(
         pruned(&work, &[0, 1, 2, 3], 8),

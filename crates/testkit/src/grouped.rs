@@ -1,4 +1,4 @@
-//! Worlds with channels between whole groups, and the same with every pair of actors listed.
+//! Snapshots with channels between groups, and the same snapshots with every pair of actors listed.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use placement::file::{
 };
 use placement::{Criterion, Snapshot};
 
-/// The application that the worlds of this module are of.
+/// The application of all actors of this module.
 const APPLICATION: &str = "ns/app";
 
-/// Up to 12 actors of three groups and of none, some of them fixed, some bound to be together, on up to 6 units; channels
-/// between any two of the groups, in either direction and within one, and single messages and drags beside them.
+/// Up to 12 actors in three groups or none, some fixed and some colocated, on up to 6 units. Channels connect groups in
+/// either direction and within one; single messages and drags are added.
 pub fn grouped(seed: u64) -> SnapshotFile {
     use Criterion::{Annoyance, Communication, Interference, Migration, Overload};
     let rng = &mut Rng::with_seed(seed);
@@ -83,7 +83,7 @@ pub fn grouped(seed: u64) -> SnapshotFile {
     file
 }
 
-/// The same world with every pair of every channel listed, straight from what a channel means.
+/// The same snapshot with every pair of every channel listed, by the definition of channels.
 #[must_use]
 pub fn written_out(file: &SnapshotFile) -> SnapshotFile {
     let mut file = file.clone();
@@ -112,8 +112,8 @@ pub fn written_out(file: &SnapshotFile) -> SnapshotFile {
     file
 }
 
-/// Stages of a pipeline, each actor of which sends to each of the next: so many actors each, on nodes of four units in zones of
-/// 64, at half of their capacity. Channels are kept whole; who works how much varies.
+/// A pipeline with stages of these sizes; each actor sends to every actor of the next stage by channels. Nodes have
+/// four units, zones 64, at half of their capacity; work varies between actors.
 pub fn stages(sizes: &[usize], units: usize, seed: u64) -> Snapshot {
     let mut rng = Rng::with_seed(seed);
     let mut file = SnapshotFile { version: placement::file::VERSION, ..SnapshotFile::default() };

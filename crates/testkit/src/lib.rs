@@ -1,5 +1,5 @@
-//! Worlds for tests and benches: in one [`line`] each, random ones by [seed](world), [published] ones; and the definitions
-//! of snapshot files once more, [by name](naive) and [by position](oracle), to hold the model against.
+//! Snapshots for tests and benches: from a [`line`] of text, random ones by [seed](world), and [published] ones. Naive
+//! implementations of the definitions, [by name](naive) and [by position](oracle), serve as references for the model.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod grouped;

@@ -1,4 +1,4 @@
-//! What is excused once more, by its definition: every limit at its place, by how much it is passed and by whom of ours.
+//! A naive implementation of grandfathering: for every limit its excess, and the movable actors that take part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use placement::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
 
 use crate::positions::{Assigned, position, same, watts};
 
-/// By how much a limit is passed, and who of ours takes part in it.
+/// The excess over a limit, and the movable actors that take part.
 type Breach = (i128, BTreeSet<usize>);
 
-/// Where what runs is.
+/// The current placement.
 pub fn now(file: &SnapshotFile) -> Assigned {
     let unit = |id: &String| file.units.iter().position(|unit| unit.id == *id);
     file.actors.iter().map(|actor| actor.current.as_ref().and_then(unit)).collect()
@@ -19,11 +19,11 @@ pub fn now(file: &SnapshotFile) -> Assigned {
 pub struct Passed(BTreeMap<String, Breach>);
 
 impl Passed {
-    /// What runs in a file passes; none where that is nothing.
+    /// The limits that the current placement exceeds; `None` if there are none.
     pub fn now(file: &SnapshotFile) -> Option<Self> {
         let runs = |actor: &Actor| !actor.fixed && actor.current.is_some();
         let mut found = file.actors.iter().any(runs).then(|| breaches(file, &now(file)))?;
-        // What fixed actors draw by themselves may be drawn.
+        // Power that fixed actors draw by themselves is allowed.
         found.retain(|limit, (excess, _)| {
             !limit.starts_with("watts") || *excess > breach_of_fixed(file, limit)
         });
@@ -38,7 +38,7 @@ pub fn excused(file: &SnapshotFile, passed: &Passed, places: &Assigned) -> Optio
     for (limit, (excess, ours)) in breaches(file, places) {
         match before.get(&limit) {
             Some((then, whose)) if *then >= excess && ours.is_subset(whose) => excused.extend(ours),
-            // Where what runs draws no more than fixed actors do by themselves, so much may be drawn.
+            // The power that fixed actors draw by themselves is allowed even without a current excess.
             None if limit.starts_with("watts") && excess <= breach_of_fixed(file, &limit) => {}
             _ => return None,
         }
@@ -61,7 +61,7 @@ fn of(map: &BTreeMap<String, u64>, name: &str) -> i128 {
     map.get(name).map_or(0, |quantity| i128::from(*quantity))
 }
 
-/// Every limit at its place.
+/// Every limit, with its excess and movable actors.
 fn all(file: &SnapshotFile, places: &Assigned) -> BTreeMap<String, Breach> {
     let mut found = BTreeMap::new();
     let mut say = |limit: String, most: i128, uses: &dyn Fn(usize, &Actor, &Unit) -> i128| {

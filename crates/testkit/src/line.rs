@@ -1,8 +1,8 @@
-//! Worlds in one line each, and random ones.
+//! Snapshots from a line of text, and random ones.
 //!
-//! A unit is `id:kind:capacity`, an actor `id:kind=work,kind=work`; what follows after another colon is
-//! `name=value`, comma separated: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor,
-//! anything else a resource; `node.memory` is one of the node. Rules are statements that end with `;`.
+//! A unit is `id:kind:capacity`, an actor `id:kind=work,kind=work`. After another colon follow `name=value` pairs,
+//! separated by commas: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor. Other
+//! names are resources; `node.memory` is a resource of the node. Rules are statements that end with `;`.
 
 use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, Places, RunsOn, Scope,
@@ -14,12 +14,12 @@ use proptest::prelude::*;
 
 use crate::random::shared_links;
 
-/// A world of units and actors, checked.
+/// A validated snapshot of units and actors.
 pub fn world(units: &str, actors: &str, rules: &str) -> Snapshot {
     Snapshot::new(file(units, actors, rules)).unwrap()
 }
 
-/// The same before the check.
+/// The same as a file, before validation.
 pub fn file(units: &str, actors: &str, rules: &str) -> SnapshotFile {
     let mut file = SnapshotFile {
         version: VERSION,
@@ -202,7 +202,7 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
     }
 }
 
-/// `cam=gpu0 log=cpu0` as an assignment; who is not named has no place, fixed actors are at home.
+/// `cam=gpu0 log=cpu0` as an assignment. Fixed actors stay on their unit; other actors that are not named are unplaced.
 pub fn assignment(snapshot: &Snapshot, text: &str) -> Assignment {
     let home = |actor: ActorIx| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
     let mut assignment: Assignment = ActorIx::first(snapshot.actors()).map(home).collect();
@@ -213,13 +213,13 @@ pub fn assignment(snapshot: &Snapshot, text: &str) -> Assignment {
     assignment
 }
 
-/// A small world with a bit of everything: kinds, places, limits, rules, fixed actors, things that run already.
+/// A small random file with all features: kinds, topology, limits, rules, fixed actors, and a current placement.
 pub fn any_file() -> impl Strategy<Value = SnapshotFile> {
     (1..=6usize, 0..=8usize, 0..=5usize, any::<u64>())
         .prop_map(|(units, actors, rules, seed)| random_file(units, actors, rules, seed))
 }
 
-/// The same, checked.
+/// The same as a validated snapshot.
 pub fn any_world() -> impl Strategy<Value = Snapshot> {
     any_file().prop_map(|file| Snapshot::new(file).unwrap())
 }
@@ -246,7 +246,7 @@ fn random_file(units: usize, actors: usize, rules: usize, seed: u64) -> Snapshot
     file
 }
 
-/// The default, which is to be most of it, what the facts ask for, or a few criteria in any order.
+/// The default objectives, the default criteria in another order, `adaptive`, or some criteria in random order.
 fn random_objectives(rng: &mut fastrand::Rng) -> Option<String> {
     match rng.u8(..4) {
         0 => None,
@@ -264,7 +264,7 @@ fn random_objectives(rng: &mut fastrand::Rng) -> Option<String> {
     }
 }
 
-/// Turns messages round that go from a later actor to an earlier one.
+/// Reverses messages from a later actor to an earlier one.
 fn without_cycles(file: &mut SnapshotFile) {
     let position = |id: &str| file.actors.iter().position(|actor| actor.id == id);
     for message in &mut file.messages {
@@ -329,9 +329,9 @@ fn random_rule(rng: &mut fastrand::Rng, units: usize, actors: usize) -> String {
     }
 }
 
-/// Actors that the rules of the tests speak of.
+/// Number of actors in the ground rules of tests.
 pub const RULED_ACTORS: usize = 4;
-/// Units that they speak of.
+/// Number of units in these rules.
 pub const RULED_UNITS: usize = 3;
 
 /// The atom of an actor on a unit.
@@ -339,13 +339,13 @@ pub fn on(actor: usize, unit: usize) -> u32 {
     u32::try_from(1 + actor * RULED_UNITS + unit).unwrap()
 }
 
-/// Every actor on every unit.
+/// The input atoms: every actor on every unit.
 pub fn inputs() -> Vec<(ActorIx, UnitIx, u32)> {
     let of = |a, u| (ActorIx::new(a), UnitIx::new(u), on(a, u));
     (0..RULED_ACTORS).flat_map(|a| (0..RULED_UNITS).map(move |u| of(a, u))).collect()
 }
 
-/// More than two of the actors on unit 0: counted by atom 20, said by 21.
+/// The rule against more than two actors on unit 0: atom 20 counts, atom 21 is the violation.
 pub fn at_most_two() -> Rules {
     let body = (0..RULED_ACTORS).map(|actor| (i32::try_from(on(actor, 0)).unwrap(), 1)).collect();
     let rule = |head, lower, body| GroundRule { head, lower, body, any: false };
@@ -359,7 +359,7 @@ pub fn at_most_two() -> Rules {
     Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap()
 }
 
-/// An assignment by plain positions, as tests write them down.
+/// An assignment from unit positions.
 pub fn places(units: impl IntoIterator<Item = Option<usize>>) -> Assignment {
     units.into_iter().map(|unit| unit.map(UnitIx::new)).collect()
 }

@@ -1,4 +1,4 @@
-//! The definitions once more, straight from the file and keyed by names, to hold the indexed ones against.
+//! Naive implementations of the definitions, keyed by names of the file, as a reference for the indexed ones.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use placement::file::{
 
 use crate::limits::{self, Passed};
 
-/// Where each placed actor is, by name.
+/// The units of placed actors, by name.
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
 /// Overload, communication, annoyance, interference, migration, unplaced, missed preferences; then bottleneck,
-/// consolidate, energy, spread, latency, licence, busiest, congestion, whether they are named or not. Latency is nothing where messages go round.
+/// consolidate, energy, spread, latency, licence, busiest, congestion, even if the objectives do not name them. Cyclic
+/// messages do not count for latency.
 pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 15] {
     let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
     let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
@@ -61,7 +62,7 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 15] {
     ]
 }
 
-/// The messages that exceed the capacity of a shared link in one direction.
+/// The messages above the capacity of a shared link in one direction.
 fn above(file: &SnapshotFile, at: &Placed, link: &SharedLink, towards: bool) -> i128 {
     let crosses = |message: &&Message| {
         let ends = at.get(message.from.as_str()).zip(at.get(message.to.as_str()));
@@ -92,7 +93,7 @@ fn load(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
     here.filter_map(|actor| Some(i128::from(actor.runs_on.get(&unit.kind)?.work))).sum()
 }
 
-/// What those on a unit spend on messages to other units.
+/// The cost of messages from actors of a unit to other units.
 fn sent(file: &SnapshotFile, at: &Placed, unit: &Unit) -> i128 {
     let paid = file.messages.iter().filter_map(|message| {
         let (u, v) = (at.get(message.from.as_str())?, at.get(message.to.as_str())?);
@@ -112,7 +113,7 @@ fn licences(file: &SnapshotFile, at: &Placed) -> i128 {
     paid.map(|node| i128::from(node.licence_cost.unwrap_or(0))).sum()
 }
 
-/// Groups of one name in two applications are two.
+/// Groups with equal names in two applications are different groups.
 fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
     let mut groups: BTreeMap<(&str, &str), BTreeMap<String, i128>> = BTreeMap::new();
     for actor in &file.actors {
@@ -124,8 +125,8 @@ fn spread(file: &SnapshotFile, at: &Placed) -> i128 {
     groups.values().map(|zones| zones.values().max().unwrap()).sum()
 }
 
-/// The most expensive path of messages, of at most as many as there are actors: the best of one message and what can follow it,
-/// for paths of one more message each time.
+/// The cost of the most expensive path, by dynamic programming over the number of messages, at most the number of
+/// actors.
 fn costliest_path(file: &SnapshotFile, at: &Placed) -> i128 {
     let mut beyond: BTreeMap<&str, i128> = BTreeMap::new();
     let counts = |message: &&Message| message.count > 0 && !goes_round(file, message);
@@ -145,7 +146,7 @@ fn costliest_path(file: &SnapshotFile, at: &Placed) -> i128 {
     beyond.into_values().max().unwrap_or(0)
 }
 
-/// Whether a message is between fixed actors, and what it brings comes back to its sender by way of fixed actors alone.
+/// Whether a message is part of a cycle of fixed actors only.
 pub(crate) fn goes_round(file: &SnapshotFile, message: &Message) -> bool {
     let fixed = |id: &String| file.actors.iter().any(|actor| actor.id == *id && actor.fixed);
     if !fixed(&message.from) || !fixed(&message.to) {
@@ -199,7 +200,7 @@ fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
         }
 }
 
-/// Whether the checker should find nothing.
+/// Whether an assignment has no violations.
 pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
     feasible_beside(file, Passed::now(file).as_ref(), at)
 }

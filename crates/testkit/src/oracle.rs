@@ -1,5 +1,5 @@
-//! The definitions of snapshot files once more, naively and by position: every assignment, what is feasible, what it
-//! costs. Shares nothing with the crates under test but the file's types.
+//! Naive implementations of the definitions, by position: all assignments, their feasibility and their cost. They share
+//! only the types of the snapshot file with the crates under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use crate::naive::goes_round;
 pub use crate::positions::Assigned;
 use crate::positions::{load, on, position, same, watts};
 
-/// An assignment in plain positions.
+/// An assignment as unit positions.
 pub fn plain(assignment: &Assignment) -> Assigned {
     assignment.iter().map(|place| place.map(UnitIx::at)).collect()
 }
 
-/// The feasible assignment with the smallest vector, and that vector; the vector leads with the unplaced.
+/// The smallest vector of a feasible assignment, and that assignment. The vector begins with the unplaced actors.
 pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {
     let mut best: Option<(Vec<i64>, Assigned)> = None;
     let passed = Passed::now(file);
@@ -86,7 +86,7 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
     let apart = |a: &str, b: &str| both(a, b).filter(|(u, v)| u != v);
     let sum = |values: &mut dyn Iterator<Item = u64>| i64::try_from(values.sum::<u64>()).unwrap();
     match criterion {
-        // No file names it, and a file has no rules.
+        // Files have no ground rules, and their objectives cannot name it.
         Criterion::Excused => 0,
         Criterion::Overload => {
             let all = overloads(file, places);
@@ -169,7 +169,7 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
     }
 }
 
-/// What is sent out of a shared link and into it, as far as it is above the capacity.
+/// The messages above the capacity of a shared link, in both directions.
 fn congestion(file: &SnapshotFile, places: &Assigned, link: &SharedLink) -> i64 {
     let (mut out, mut into) = (0, 0);
     for message in &file.messages {
@@ -190,7 +190,8 @@ fn congestion(file: &SnapshotFile, places: &Assigned, link: &SharedLink) -> i64 
     i64::try_from(out.saturating_sub(link.capacity) + into.saturating_sub(link.capacity)).unwrap()
 }
 
-/// Σ rates, or drags, of pairs that are not settled over the square of the actors that can move: 1000 is relevant.
+/// Messages or drags are relevant if their sum over pairs with a movable actor is at least 1000 per squared number of
+/// movable actors.
 fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
     use Criterion::{Annoyance, Communication, Migration, Overload};
     let fixed = |id: &str| file.actors[position(file, id)].fixed;
@@ -206,7 +207,7 @@ fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
     }
 }
 
-/// The most expensive path of messages from an actor on.
+/// The cost of the most expensive path of messages that begins at an actor.
 fn costliest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
     let place = |id: &str| places[position(file, id)];
     let counts = |m: &&Message| m.from == from && m.to != from && m.count > 0 && !goes_round(file, m);
@@ -219,7 +220,7 @@ fn costliest_from(file: &SnapshotFile, places: &Assigned, from: &str) -> i64 {
     beyond.max().unwrap_or(0)
 }
 
-/// By unit.
+/// Overload by unit.
 pub fn overloads(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
     let over =
         |unit: usize| (load(file, places, unit) - i64::try_from(file.units[unit].capacity).unwrap()).max(0);
@@ -242,7 +243,7 @@ fn exchange(file: &SnapshotFile, u: usize, v: usize) -> u64 {
     kinds + numa + node + zone
 }
 
-/// Whether nothing that is not fixed breaks, or takes part in breaking, anything that it is not excused of.
+/// Whether no movable actor takes part in a violation that is not grandfathered.
 pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
     feasible_beside(file, Passed::now(file).as_ref(), places)
 }
@@ -250,7 +251,7 @@ pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
 /// The same, given the amounts by which the current placement exceeds limits.
 pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> bool {
     if let Some(passed) = passed {
-        // Nothing of these is excused.
+        // Violations of these constraints are never grandfathered.
         let binds = |given: &&Constraint| {
             matches!(
                 given,

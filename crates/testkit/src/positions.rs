@@ -1,8 +1,8 @@
-//! Where actors are, by position in a file, and what follows from that for a unit or two.
+//! Assignments by position in a file, and properties of single units and pairs of units.
 
 use placement::file::{Actor, Scope, SnapshotFile, Unit};
 
-/// Where each actor of the file is, by position.
+/// The unit of each actor of the file, by position.
 pub type Assigned = Vec<Option<usize>>;
 
 pub(crate) fn watts(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
@@ -18,7 +18,7 @@ pub(crate) fn load(file: &SnapshotFile, places: &Assigned, unit: usize) -> i64 {
     on(file, places, unit).map(|actor| i64::try_from(work(actor)).unwrap()).sum()
 }
 
-/// Whether two units are in the same place; one that is not known differs from every other.
+/// Whether two units share a domain of this scope; an unknown domain differs from every other.
 pub(crate) fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
     let known = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
     u.id == v.id

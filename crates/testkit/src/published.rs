@@ -1,4 +1,4 @@
-//! Published instances, and many of one side by side.
+//! Published instances, and several copies of one.
 
 use placement::Snapshot;
 use placement::file::{Actor, Drag, Message, Node, SnapshotFile, Unit};
@@ -9,8 +9,8 @@ pub fn published(name: &str) -> Snapshot {
     Snapshot::read(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// So many copies of a published instance, side by side, with messages from each to the next: too large to be proven, and
-/// solved in no time by parts.
+/// Copies of a published instance, with messages from each copy to the next: too large for a proof, but quickly solved
+/// by subproblems.
 pub fn several(name: &str, copies: usize) -> Snapshot {
     let one = published(name).file().clone();
     let mut file = SnapshotFile {

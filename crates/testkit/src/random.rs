@@ -1,4 +1,4 @@
-//! Random small worlds with a bit of everything that a snapshot can say, by seed.
+//! Small random snapshots by seed, with all features of snapshot files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use placement::file::{
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
 
-/// At most 7 actors and 4 units.
+/// A random snapshot with at most 7 actors and 4 units.
 pub fn world(seed: u64) -> SnapshotFile {
     let rng = &mut Rng::with_seed(seed);
     let nodes = rng.usize(1..=3);
     let mut file = SnapshotFile { version: placement::file::VERSION, ..SnapshotFile::default() };
-    // Where there is room for everybody criteria decide, and constraints where there is not.
+    // With room for all actors the criteria are decisive, otherwise the constraints.
     let roomy = rng.u8(..5) > 1;
     file.nodes = (0..nodes).map(|node| self::node(rng, node, roomy)).collect();
     file.units = (0..rng.usize(2..=4)).map(|number| unit(rng, number, nodes, roomy)).collect();
-    // Units are alike only where nothing runs yet.
+    // Units are identical only without a current placement.
     let fresh = rng.bool();
     if fresh {
         repeat_units(rng, &mut file);
@@ -47,7 +47,7 @@ pub fn world(seed: u64) -> SnapshotFile {
     file
 }
 
-/// The same with everybody running somewhere, most of them together, and a few limits that this passes.
+/// The same with a current placement of all actors, most on one unit, and a few limits that it exceeds.
 pub fn over_full(seed: u64) -> SnapshotFile {
     let rng = &mut Rng::with_seed(!seed);
     let mut file = world(seed);
@@ -101,7 +101,7 @@ pub fn over_full(seed: u64) -> SnapshotFile {
     file
 }
 
-/// Turns messages round that go from a later actor to an earlier one.
+/// Reverses messages from a later actor to an earlier one.
 fn without_cycles(file: &mut SnapshotFile) {
     let position = |id: &str| file.actors.iter().position(|actor| actor.id == id);
     for message in &mut file.messages {
@@ -111,7 +111,7 @@ fn without_cycles(file: &mut SnapshotFile) {
     }
 }
 
-/// Makes units alike that would not be by chance: on one node, or each on a node of its own.
+/// Repeats the first unit, which random generation would not do: on one node, or each copy on its own node.
 fn repeat_units(rng: &mut Rng, file: &mut SnapshotFile) {
     let (first, lonely) = (file.units[0].clone(), rng.bool());
     for number in 1..file.units.len() {
@@ -119,7 +119,7 @@ fn repeat_units(rng: &mut Rng, file: &mut SnapshotFile) {
             let node = if lonely { format!("twin-{number}") } else { first.node.clone() };
             let id = format!("{node}/{}-{number}", first.kind);
             let mut twin = Unit { id, node: node.clone(), ..first.clone() };
-            // Now and then alike but for one thing.
+            // Sometimes the copy differs in one property.
             match rng.u8(..8) {
                 0 => twin.zone = Some("zone-2".into()),
                 1 => twin.numa = Some("numa-2".into()),
@@ -263,9 +263,9 @@ fn exchange_cost(rng: &mut Rng, units: &[Unit]) -> ExchangeCost {
     }
 }
 
-/// Up to two links, of some units to some or all others, with a way beside them for some pairs.
+/// Up to two shared links from some units to some or all others, with direct connections for some pairs.
 pub(crate) fn shared_links(seed: u64, units: &[Unit]) -> Vec<SharedLink> {
-    // The rest of a world does not depend on it.
+    // A separate generator, so that the rest of the snapshot does not depend on links.
     let rng = &mut Rng::with_seed(seed.rotate_left(32));
     let link = |number: usize, rng: &mut Rng| {
         let mut ids: Vec<String> = units.iter().map(|unit| unit.id.clone()).collect();
@@ -322,7 +322,7 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
             let pool = unit.pool.filter(|_| rng.bool());
             let resource = rng.bool().then_some(resource);
             let (max, numa) = (rng.u64(..5), None);
-            // One pool in a list is that pool.
+            // `pools` with one pool is equivalent to `pool`.
             let (pool, pools) = if max % 2 == 0 { (pool, None) } else { (None, pool.map(|pool| vec![pool])) };
             let weight = |unit: &placement::file::Unit| (unit.id.clone(), max % 3);
             let units = (max == 4).then(|| file.units.iter().map(weight).collect());
@@ -333,7 +333,7 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
     })
 }
 
-/// Some actors bound by some, by domains of one or two nodes; a domain may lack nodes, and a node a domain.
+/// A `peers` constraint with domains of one or two nodes; domains may be empty, and nodes may be in no domain.
 fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint {
     let mut peers = actors.clone();
     if rng.u8(..3) == 0 {
@@ -361,7 +361,7 @@ fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint 
     Constraint::Peers { actors, peers, domains, max, skew, join, reason: None }
 }
 
-/// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
+/// Sometimes the default or `adaptive`; otherwise some criteria in random order, some of them summed.
 fn objectives(rng: &mut Rng) -> Levels {
     use Criterion::{
         Annoyance, Bottleneck, Busiest, Communication, Congestion, Consolidate, Energy, Interference,
@@ -374,7 +374,7 @@ fn objectives(rng: &mut Rng) -> Levels {
     }
     let mut criteria: Vec<Criterion> = Criterion::named().collect();
     rng.shuffle(&mut criteria);
-    // Those that seldom decide come first more often, and before what is against them.
+    // Rarely decisive criteria often come first, followed by a conflicting one.
     if rng.u8(..8) > 0 {
         let [first, second] = [
             [Consolidate, Bottleneck],

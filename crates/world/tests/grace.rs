@@ -21,7 +21,7 @@ struct Scene {
     index: Index,
 }
 
-/// What an operator hears of.
+/// The kinds that the operator watches.
 const KINDS: [&str; 7] = ["nodes", "topologies", "pools", "applications", "instances", "placements", "pods"];
 
 impl Scene {
@@ -34,8 +34,8 @@ impl Scene {
         scene
     }
 
-    /// The same for an operator that starts when the first GPU of the first node is already lost, and receives one kind
-    /// after the other.
+    /// The scene of an operator that starts while the first GPU of the first node is lost, and receives the kinds in
+    /// this order.
     fn heard(kinds: &[&str]) -> Self {
         let mut all = everything();
         all.topologies[0] = with_first_gpu(&all, Health::Lost);
@@ -47,7 +47,7 @@ impl Scene {
         scene
     }
 
-    /// Hears of everything of these kinds, for the first time or again.
+    /// Delivers all objects of these kinds, as first or repeated events.
     fn hear(&mut self, kinds: &[&str]) {
         let (all, index) = (&self.all, &mut self.index);
         for kind in kinds {
@@ -88,7 +88,7 @@ impl Scene {
         summary.collect::<Vec<_>>().join(" ")
     }
 
-    /// Where the actors of `web` are planned to be.
+    /// The planned units of the actors of `web`.
     fn planned(&self) -> String {
         let key = ApplicationKey { namespace: "ns".to_owned(), name: "web".to_owned() };
         let world =
@@ -134,7 +134,7 @@ fn units_of_a_stale_agent_keep_their_actors_and_get_no_new_ones() {
     let (gpus, cpus) = (&reports["gpus"].0, &reports["cpus"].0);
     assert_eq!((gpus.healthy, cpus.healthy), (1, 2), "whole nodes need no agent");
     insta::assert_snapshot!(gpus.problems["Stale"], @"n0: the lease of its agent expired; running actors stay, and new ones are placed once it is renewed");
-    // for as long as it may be
+    // even long after the grace period
     scene.at(1000);
     assert_eq!(scene.planned(), before);
     // Its holder is gone: no new actor is placed.
@@ -181,7 +181,7 @@ fn a_restarted_operator_restarts_the_grace_period_once() {
             scene.hear(&kinds);
             scene.at(31);
             assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "{kinds:?}");
-            // A device that was well in between does.
+            // A device that was healthy in between does.
             scene.first_gpu(Health::Ok);
             assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0", "{kinds:?}");
             scene.first_gpu(Health::Lost);
@@ -236,7 +236,7 @@ fn deleted_or_narrowed_pools_get_a_grace_period() {
         assert_eq!(scene.planned(), before, "{what}");
         scene.at(29);
         assert_eq!(scene.planned(), before, "{what}");
-        // A pool that is back in time was never away.
+        // A pool that is recreated in time counts as never deleted.
         let pool = scene.gpu_pool(|_| ());
         scene.index.put_pool(pool);
         assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0", "{what}");

@@ -97,7 +97,7 @@ fn incremental_updates_equal_a_rebuild() {
         + all.placements.len()
         + all.instances.len()
         + all.pods.len();
-    // Any generator will do: this is Knuth's.
+    // Knuth's linear congruential generator; any other would do.
     let mut state = 1_u64;
     let mut next = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -157,8 +157,8 @@ fn others(index: &Index) -> String {
     units.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// An event of `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, `typo` in a quantity, `leaves`, and of a
-/// pod `goes`, `ends`, `gone`, and `asks ACTOR CPU`.
+/// Applies an event of `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N` (replicas), `typo` (an invalid
+/// quantity), `leaves` (terminating). Of a pod: `asks ACTOR CPU`, `goes` (terminating), `ends` (failed), `gone`.
 fn happens(index: &mut Index, all: &Objects, event: &str) {
     let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
     let name = format!("shop-{rest}");
@@ -255,7 +255,7 @@ fn other_applications_use_room_at_decided_and_actual_places() {
     ] {
         let mut index = Index::of(&all);
         for event in events.split(", ").filter(|event| !event.is_empty()) {
-            // What was counted before the event is counted anew after it.
+            // Fills the caches before the event.
             others(&index);
             happens(&mut index, &all, event);
         }
@@ -308,7 +308,7 @@ fn invalid_and_terminating_applications_use_room_where_their_pods_are() {
     ] {
         let mut index = Index::of(&all);
         for event in events.split(", ") {
-            // What was counted before the event is counted anew after it.
+            // Fills the caches before the event.
             drop(room(&index, &plain));
             happens(&mut index, &all, event);
         }
@@ -341,7 +341,7 @@ fn pods_that_exceed_their_template_count_with_their_requests() {
         let mut index = Index::of(&all);
         let policy = Policy::builtin("p");
         for event in events.split(", ") {
-            // What was counted before the event is counted anew after it.
+            // Fills the caches before the event.
             drop(room(&index, &policy));
             happens(&mut index, &all, event);
         }

@@ -25,7 +25,7 @@ mod scene;
 
 use scene::everything;
 
-/// How often something happens: once a minute.
+/// Number of events: one per minute of a day.
 const MINUTES: u64 = 24 * 60;
 
 /// A plan that is found in one minute and committed in the next.
@@ -43,9 +43,9 @@ struct Desk {
     considered: BTreeMap<ApplicationKey, PlanInputs>,
     found: BTreeMap<ApplicationKey, Found>,
     last_turn: BTreeMap<ApplicationKey, Moment>,
-    /// How often each was the reason to plan.
+    /// Number of plans by reason.
     due: BTreeMap<String, usize>,
-    /// How often a plan was committed, and how many actors it put elsewhere.
+    /// Numbers of committed plans, and of moves in them.
     commits: usize,
     moves: usize,
     stops: usize,
@@ -142,7 +142,7 @@ fn foreign(name: &str, node: &str, cpu: u64) -> Pod {
 fn a_day_of_noise_moves_no_actor() {
     let all = everything();
     let mut desk = Desk { index: Index::of(&all), ..Desk::default() };
-    // Any generator will do: this is Knuth's.
+    // Knuth's linear congruential generator; any other would do.
     let mut state = 1_u64;
     let mut next = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -150,7 +150,7 @@ fn a_day_of_noise_moves_no_actor() {
     };
     let mut happened = [0_usize; 6];
     for minute in 0..MINUTES {
-        // what was strange a minute ago is as it was
+        // restore the state before the previous event
         for node in &all.nodes {
             desk.index.put_node(node.clone());
         }

@@ -36,7 +36,7 @@ fn instance(name: &str, owned: Option<&str>) -> String {
     )
 }
 
-/// A running pod on `n0` with a GPU and a core, that says of itself that it is on `n0/gpus-0`.
+/// A running pod on `n0` with a GPU and a core, annotated with the unit `n0/gpus-0`.
 fn pod(name: &str, owned: Option<&str>) -> String {
     let owned = owned.map_or(String::new(), |uid| format!(", {}", owner("Instance", uid)));
     format!(
@@ -53,7 +53,7 @@ fn objects(more: &str) -> Objects {
     objects
 }
 
-/// What `web` sees: its Instances with their pods, what is surplus, which names are taken, what is left.
+/// The observed state of `web`: Instances with their pods, surplus objects, taken names, and remaining capacity.
 fn shown(more: &str) -> String {
     let objects = objects(more);
     let index = Index::of(&objects);
@@ -81,7 +81,7 @@ fn shown(more: &str) -> String {
     text
 }
 
-/// What a plan may count on: units that are offered, and cores of the node.
+/// The capacity available to a plan: offered units, and cores of the node.
 fn planned(more: &str) -> String {
     let objects = objects(more);
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
@@ -128,7 +128,8 @@ fn unbound_pods_are_deleted_with_a_resource_version() {
 #[test]
 fn a_foreign_namesake_pod_is_foreign_load() {
     let taken = "taken server-0: Foreign(\"Pod web-server-0, which is not of this application\")";
-    // A unit less for plans, a GPU and a core less on the node, no slot and none of the pool's bound: claims count nothing.
+    // One unit less for plans, one GPU and one core less on the node. Slots and the pool's limit are unaffected, as the
+    // annotation of a foreign pod is ignored.
     let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
     let foreign = pod("web-server-0", None);
     assert_eq!(shown(&foreign), format!("{taken}\n{left}"));

@@ -94,7 +94,7 @@ fn terminating_pods_are_waited_for_and_others_make_a_place_infeasible() {
         (String::new(), "starts"),
         // Orphaned pods will be deleted.
         (pod("left", "Running", Some("gone")), in_use),
-        // Another takes room where its pod is, also while it is decided to be elsewhere, and so does what others made.
+        // A pod of another application uses its node even if its actor is decided elsewhere; so does a foreign pod.
         (shop("n1") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),
         (shop("n0") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),
         (shop("n0"), "starts; its place is lost"),

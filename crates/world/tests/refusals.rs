@@ -47,7 +47,7 @@ fn key() -> ApplicationKey {
     ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() }
 }
 
-/// What the refusal constrains after a change of the world since it was recorded, at this time.
+/// The actors that the refusal constrains at this time, after a change of the world since it was recorded.
 fn constrained(reason: &str, change: (&str, &str), seconds: i64) -> String {
     let world = WORLD.replace("REASON", reason);
     let about = RefusalKey { scope: RefusalScope::Node("n0".into()), group: "w".into(), kind: "cpu".into() };
@@ -89,16 +89,16 @@ fn refusals_last_as_long_as_their_cause_for_running_actors() {
         (STORAGE, ("template: {spec: {", "template: {spec: {priority: 7, "), EXPIRY, ""),
         (STORAGE, ("foreign-pod", "another-pod"), EXPIRY, running),
         (STORAGE, ("metadata: {name: cpus}", "metadata: {name: cpu-pool}"), EXPIRY, ""),
-        // Pods are the cause only of what is about them.
+        // Pods are a cause only of refusals for lack of resources.
         (FULL, unchanged, EXPIRY, running),
         (FULL, ("foreign-pod", "another-pod"), EXPIRY, ""),
         (FULL, ("app-w-1-pod", "its-next-pod"), EXPIRY, running),
-        // Plans know affinity, and its cause may be on other nodes.
+        // Plans evaluate affinity themselves, and its cause may be on other nodes.
         ("node(s) did not match pod anti-affinity rules", unchanged, EXPIRY, ""),
     ] {
         assert_eq!(constrained(reason, change, seconds), expected, "{reason}: {change:?} at {seconds}");
     }
-    // A node that is cordoned meanwhile is no way back.
+    // An actor does not return to a cordoned node.
     let cordoned =
         ("metadata: {name: n1}, status", "metadata: {name: n1}, spec: {unschedulable: true}, status");
     assert_eq!(constrained(STORAGE, cordoned, 0), "w-0 w-1 not n0");

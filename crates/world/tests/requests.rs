@@ -120,12 +120,12 @@ fn requested_actors_share_the_work_and_respect_their_template() {
         |each: &str| format!("server-0 {each} on {all}, server-1 {each} on {all}, client-0 0 on n0/cpus-0");
     for (text, expected) in [
         ("", format!("{}; 2 pairs", two("8100+900"))),
-        // three share what two had
+        // three actors share the work of two
         ("x server", format!("{}, inst-x 5400+600 on {all}; 3 pairs", two("5400+600"))),
         ("x server kind=gpu", format!("{}, inst-x 600 on n0/gpus-0 n0/gpus-1; 3 pairs", two("5400+600"))),
         ("x server memory=8192", format!("{}, inst-x 5400+600 on {all}; 3 pairs", two("5400+600"))),
         ("x server memory=8193", format!("{}, inst-x 5400+600 on n0/cpus-0; 3 pairs", two("5400+600"))),
-        // refused ones take nothing
+        // rejected requests get no share
         ("x server count=2", format!("{}; 2 pairs", two("8100+900"))),
     ] {
         assert_eq!(planned(text), expected, "{text}");

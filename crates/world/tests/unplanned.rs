@@ -1,4 +1,4 @@
-//! What is held against decided places where the manifest cannot be planned.
+//! Feasibility of decided places while the manifest cannot be planned.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ mod scene;
 
 use scene::everything;
 
-/// The first node, with this in its spec.
+/// Updates the first node with this spec.
 fn node(index: &mut Index, all: &Objects, spec: Value) {
     let mut node: Node = all.nodes[0].as_ref().clone();
     node.spec = Some(serde_json::from_value(spec).unwrap());
     index.put_node(Arc::new(node));
 }
 
-/// The pool of GPUs, whose pods tolerate this taint.
+/// Updates the pool of GPUs so that its pods tolerate this taint.
 fn tolerated(index: &mut Index, all: &Objects, key: &str) {
     let pool = all.pools.iter().find(|pool| pool.name_any() == "gpus").unwrap();
     let mut pool: DevicePool = pool.as_ref().clone();
@@ -33,7 +33,7 @@ fn tolerated(index: &mut Index, all: &Objects, key: &str) {
     index.put_pool(Arc::new(pool));
 }
 
-/// The first node refused a pod of the group on a GPU.
+/// Records that the first node refused a pod of the group on a GPU.
 fn refused(index: &mut Index, all: &Objects) {
     let mut placement: Placement = all.placements[0].as_ref().clone();
     let refusal = json!({"scope": "Node", "group": "s", "kind": "gpu", "actor": "s-7", "node": "n0", "reason": "no",

@@ -10,7 +10,7 @@ struct Args {
     /// The kubelet's folder, as seen from here.
     #[arg(long)]
     kubelet: PathBuf,
-    /// The resource that pods ask for.
+    /// The resource that pods request.
     #[arg(long)]
     resource: String,
     /// The names of the devices.

@@ -91,7 +91,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "cgroupRoot": format!("/{cgroup}"),
         "enforceNodeAllocatable": ["pods"],
         "failSwapOn": false,
-        "failCgroupV1": false, // machines with version 1 are still about
+        "failCgroupV1": false, // some machines still use version 1
         "oomScoreAdj": 0, // its own -999 needs CAP_SYS_RESOURCE, as more open files than these do
         "maxOpenFiles": 20000,
         "resolvConf": "",

@@ -104,7 +104,7 @@ pub(super) fn mount_all(node: &RealNode) -> Result<()> {
         .context("cannot mount /proc")?;
     for sysctl in SYSCTLS {
         let place = Path::new("/proc/sys").join(sysctl);
-        let Ok(value) = fs::read_to_string(&place) else { continue }; // this kernel has it not
+        let Ok(value) = fs::read_to_string(&place) else { continue }; // this kernel lacks it
         let own = state.join("sysctls").join(sysctl.replace('/', "."));
         fs::write(&own, value).with_context(|| format!("cannot write {}", own.display()))?;
         bind(&own, &place)?;

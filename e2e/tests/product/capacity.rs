@@ -122,7 +122,7 @@ async fn left(env: &TestEnv, name: &str, thousandths: u64) {
     .await;
 }
 
-/// Capacity is freed while a plan with an unplaced actor is committed, before the operator records who waits for it.
+/// Capacity is freed while a plan with an unplaced actor is committed, before the operator records the waiting actor.
 #[tokio::test]
 async fn capacity_freed_during_a_commit_is_used() {
     let env = TestEnv::new("early", ["one"].map(SimulatedNode::new), [cpus()]).await;

@@ -1,4 +1,4 @@
-//! An API server that answers 500 to writes of one kind: the reason is reported, and everything else goes on.
+//! An API server that answers 500 to writes of one kind: the reason is reported, and everything else continues.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     })
     .await;
 
-    // what cannot be an event is a condition
+    // without events the failure is reported in a condition
     let without_events = env
         .wait_until(WITHOUT_EVENTS, |state| {
             let message = state.message("Placed", "False")?;
@@ -166,8 +166,8 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     withdraw_claimed_devices(&env).await;
 }
 
-/// An operator whose Lease cannot be renewed ends before another may take it, as after a lost election. What runs goes on running,
-/// and the next operator goes on where it ended.
+/// An operator that cannot renew its Lease exits before another replica may acquire it, as after a lost election.
+/// Running actors are unaffected, and the next operator continues.
 #[tokio::test]
 async fn an_operator_whose_lease_cannot_be_renewed_ends_in_order() {
     let mut env = TestEnv::new("failing-lease", [SimulatedNode::new("one")], [cpus()]).await;

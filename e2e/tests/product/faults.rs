@@ -419,7 +419,7 @@ async fn a_refused_placement_is_reported_and_retried() {
     unaffected(&env, &bystander).await;
 }
 
-/// An application above the planning limit: the condition says what is too large and what to do, and nothing is created.
+/// An application above the planning limit: the condition names the excess and the remedy, and nothing is created.
 #[tokio::test]
 async fn a_too_large_application_is_rejected() {
     let env = TestEnv::new("large", [SimulatedNode::new("quiet")], [cpus()]).await;

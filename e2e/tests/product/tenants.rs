@@ -96,7 +96,7 @@ async fn policies_apply_only_to_their_namespaces() {
     cluster.kubectl(["delete", "configmap", "exclusive", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// With view permission on one namespace, `status` describes its application and says what is not accessible.
+/// With view permission on one namespace, `status` describes its application and names inaccessible objects.
 #[tokio::test]
 async fn status_works_with_view_permission_on_one_namespace() {
     let cluster = cluster();

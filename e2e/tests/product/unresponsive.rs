@@ -106,7 +106,7 @@ async fn a_mass_outage_moves_no_actor() {
     let waiting = waiting.await;
     assert_eq!(uids(&waiting), uids(&before));
     assert_eq!(waiting.pods[0].metadata.deletion_timestamp, None, "it stays");
-    // Starts that are no moves go on.
+    // Starts without a move continue.
     env.apply(&application("later", &[("b", 2, &[("cpu", "1ms")])])).await;
     let later = env.wait_reconciled("later", AppState::all_placed).await;
     assert!(dark.iter().all(|node| !later.nodes().contains(node)), "{:?}", later.places());

@@ -19,7 +19,7 @@ const LOCAL_IMAGE: &str = "registry.local/local:e2e";
 /// A resource that no other test uses.
 const NPU: &str = "acme.com/npu";
 
-/// Two actors that talk to one that is pinned to a node.
+/// Two actors that send to one that is pinned to a node.
 #[derive(Clone, Copy)]
 struct Followers {
     policy: &'static str,
@@ -165,7 +165,7 @@ async fn goes_back<T>(namespace: &str, followers: Followers, then: impl AsyncFnO
     let stayed = before.iter().filter(|(name, uid)| name.contains("-a-") && after.get(*name) == Some(uid));
     assert_eq!(stayed.count(), 1, "one actor was stopped, the other never: {before:?} {after:?}");
 
-    // The cause stands: a further plan sends none of them there.
+    // The cause remains: a further plan moves neither actor there.
     let edited = json!({"spec": {"priority": 1}}).to_string();
     namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &edited]).await.unwrap();
     let applications = Api::<ActorApplication>::namespaced(client.clone(), namespace.name());

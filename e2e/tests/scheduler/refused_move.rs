@@ -13,7 +13,7 @@ use crate::installed::{Env, read};
 
 const CLASS: &str = "WORLD-large";
 
-/// Devices of a node for claims; the claim of `worker` asks for a large one, which plans do not know.
+/// Devices of a node for claims; the claim of `worker` requests a large one, which plans do not model.
 fn slice(node: &str, size: i32) -> Value {
     let device = json!({"name": "d", "attributes": {"size": {"int": size}}});
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": {
@@ -23,7 +23,7 @@ fn slice(node: &str, size: i32) -> Value {
 
 fn application(pin: &str, rate: u32) -> Value {
     let container = json!({"name": "actor", "image": "none", "resources": {"claims": [{"name": "device"}]}});
-    // Actors with claims move for a gain only if the template says so.
+    // Actors with claims move for a gain only if the template allows it.
     let worker = json!({"metadata": {"annotations": {crds::labels::MAY_MOVE: "true"}}, "spec": {"containers": [container],
         "resourceClaims": [{"name": "device", "resourceClaimTemplateName": "large"}]}});
     let sink = json!({"spec": {"containers": [{"name": "actor", "image": "none"}]}});
@@ -64,7 +64,7 @@ async fn replan(env: &Env<'_>, pin: &str, rate: u32) {
     env.apply(&serde_json::from_str(&manifest).unwrap()).await;
 }
 
-/// Waits until both actors run at these nodes as the newest Placement says.
+/// Waits until both actors run on these nodes, as in the newest Placement.
 async fn wait_at(env: &Env<'_>, worker: &str, sink: &str) {
     wait_for(&format!("worker-0 runs on {worker} and sink-0 on {sink}"), TIMEOUT, async || {
         let application = env.api::<ActorApplication>().get("app").await?;
@@ -123,7 +123,7 @@ async fn a_refused_move_is_not_repeated_until_its_cause_changes() {
     }
     assert_eq!(pods().await, 3, "no second attempt");
 
-    // The node gets a large device, and a label that says so.
+    // The node gets a large device, and a label for it.
     let large = slice(refusing, 2);
     env.apply(&large).await;
     let label = json!({"metadata": {"labels": {"device": "large"}}});

@@ -265,7 +265,7 @@ fn verdict(pod: &Pod) -> Option<Verdict> {
     let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
     let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
     let is_refused = matches!(scheduled.reason.as_deref(), Some("Unschedulable" | "SchedulingGated"));
-    // What it says about preemption and devices does not depend on the pod.
+    // The part about preemption and devices does not depend on the pod.
     let message = scheduled.message.as_deref().unwrap_or_default().split(" no new claims").next();
     is_refused.then(|| Verdict::Refused(message.unwrap_or_default().to_owned()))
 }

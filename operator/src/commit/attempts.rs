@@ -144,10 +144,10 @@ mod tests {
             ("nns", "WMC"),
             ("nnn", "WMC"),
             ("nnp", "WMJ"),
-            // It conflicts each time: it is planned again, and its rest is never committed without a judgement.
+            // A plan that conflicts each time is planned again; its rest is never committed without a judgement.
             ("ccccccc", "WMMMMMC"),
             ("ccccccp", "WMMMMM!"),
-            // It is feasible at last, under other facts than where it was judged.
+            // The plan is finally feasible, but under other facts than those it was judged with.
             ("ccccccl", "WMMMMMC"),
             // After two misses the facts are derived under the lock, and ahead once more after a wait.
             ("mmmmcmmmcs", "--ffW-ffMC"),

@@ -89,7 +89,7 @@ mod tests {
 
     const BAD_BYTES: usize = 65 << 20;
 
-    /// How the server answers the messages; every other query is answered well.
+    /// The fault in the server's response to the query for messages; all other queries succeed.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Fault {
         None,
@@ -104,7 +104,7 @@ mod tests {
         Late,
     }
 
-    /// Parameters of the queries that the server got.
+    /// Parameters of the received queries.
     type Log = Arc<Mutex<Vec<Vec<(String, String)>>>>;
 
     fn vector(series: &str) -> String {
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// One tick against a server with this fault, and what the server was asked.
+    /// One tick against a server with this fault, and the queries that the server received.
     async fn run(fault: Fault, milliseconds: u64) -> (Result<TickResult, QueryError>, Log) {
         let log = Log::default();
         let pages = Router::new().route("/api/v1/query", post(answer)).with_state((fault, log.clone()));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_says_what_would_move_or_why_nothing_does() {
+    fn the_condition_names_the_moves_or_the_reason_for_none() {
         let proposed = |gain_percent| {
             let proposed = ProposedMove {
                 actor: "crop-0".into(),

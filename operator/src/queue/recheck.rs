@@ -58,7 +58,7 @@ impl RecheckQueue {
 mod tests {
     use super::*;
 
-    /// Whether a check is due, letter by letter: `d` added, `?` asked, `!` asked at once, `+` half a second later.
+    /// Whether a check is due, letter by letter: `d` added, `?` queried, `!` queried at once, `+` half a second later.
     fn checks(text: &str) -> String {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         let (mut recheck, mut now) = (RecheckQueue::default(), Duration::from_secs(1000));

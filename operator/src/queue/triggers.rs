@@ -354,7 +354,7 @@ mod tests {
         triggers.keep(&[key("b")].into());
         assert_eq!(by_node(&triggers), expected[..1]);
         assert_eq!((triggers.guarded.len(), triggers.policies.len()), (1, 1));
-        // A deleted application may be marked by its remains.
+        // Remaining objects may mark a deleted application as dirty.
         triggers.mark_dirty(&key("a"));
         triggers.capacity_freed(["cpu"].into_iter(), Some(&key("a")), Duration::ZERO);
         triggers.keep(&[key("b")].into());

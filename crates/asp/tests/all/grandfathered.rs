@@ -20,7 +20,7 @@ type Case = (usize, Vec<usize>);
 /// Violated cases, each with its excess.
 type Broken = BTreeMap<Case, usize>;
 
-/// A rule as its author means it.
+/// A rule in the form of its definition.
 #[derive(Clone, Copy, Debug)]
 enum Meant {
     /// At most this many on a node, of group g0 alone or of all.
@@ -108,7 +108,7 @@ impl Meant {
     }
 }
 
-/// A snapshot with its policy, and what the definitions need of it.
+/// A snapshot with its policy, and the data that the definitions need.
 #[derive(Debug)]
 struct World {
     file: Value,

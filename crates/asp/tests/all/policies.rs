@@ -225,7 +225,7 @@ fn units_in_use_count_once_and_foreign_ones_do_not() {
 }
 
 #[test]
-fn energy_is_what_idles_and_what_the_load_adds() {
+fn energy_is_idle_power_plus_power_by_load() {
     let watts = "level(energy,1). work(a,x,5). work(b,x,6). idle_watts(u,3). idle_watts(v,4).";
     assert_eq!(free(watts), "run_on(a,u) run_on(b,u) [0,3]");
     let bits =

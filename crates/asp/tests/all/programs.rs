@@ -17,7 +17,7 @@ use text::Text;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_asp-child");
 
-/// The number of programs that `cargo test` tries; `CAIRN_PROGRAMS` asks for more, as `make bench` does.
+/// The number of programs that `cargo test` tries; `CAIRN_PROGRAMS` sets another number, as in `make bench`.
 const PROGRAMS: u64 = 100;
 
 /// Every assignment that is feasible without the policy, and what its conclusions forbid.
@@ -41,7 +41,7 @@ run_on(A,U) :- movable(A), runs_now(A,U).
 nowhere(A) :- movable(A), not runs_now(A,_).
 ";
 
-/// What is reported of an assignment.
+/// The reported atoms of an assignment.
 const MEANING: &str = "
 unplaced(A) :- nowhere(A).
 :~ prefer(A,U,W), cu(U), run_on(A,V), U != V. [W,prefer,A,U]

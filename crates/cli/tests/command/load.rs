@@ -11,7 +11,7 @@ use world::{LoadFacts, LoadRecord};
 
 use crate::{File, cairn};
 
-/// The manifest says that `a-0` sends to `c-0`, which is beside it.
+/// The manifest declares messages from `a-0` to `c-0` on the same unit.
 const WORLD: &str = r#"{"version": 1, "for": "shop/web", "nodes": [{"id": "n0"}, {"id": "n1"}],
   "units": [{"id": "n0/cpu", "kind": "cpu", "node": "n0", "capacity": 10000000, "slots": 2},
             {"id": "n1/cpu", "kind": "cpu", "node": "n1", "capacity": 10000000, "slots": 2}],

@@ -100,7 +100,7 @@ mod tests {
             // A trap: the model promises a gain, but the actor is slower at its new place.
             (30, 28, Some(100.0), 89.0, true, Loss),
             (30, 28, Some(100.0), 91.0, true, Paid),
-            // Less is exchanged, but not for the movers' sake.
+            // Fewer messages are exchanged, but not because of the moved actors.
             (30, 28, Some(100.0), 50.0, false, Paid),
             (30, 28, None, 0.0, true, Paid),
         ] {

@@ -24,7 +24,7 @@ fn elective_moves_begin_one_after_the_other() {
             &format!("start cam-0 on n1/gpus-0; cam-1 {WAITS}"),
         ),
         (&format!("{world} pods=0:n1/gpus-0:running,1:n0/gpus-1:running ready=1"), &format!("cam-1 {WAITS}")),
-        // It has arrived.
+        // The first move is complete.
         (&format!("{world} pods=0:n1/gpus-0:running,1:n0/gpus-1:running ready=0,1"), "evict pod-1"),
         // Necessary moves do not wait, and elective ones do not wait for them.
         (&format!("{world} {run}").replace("elective=0,", "elective="), "evict pod-0; evict pod-1"),
@@ -59,7 +59,7 @@ fn chains_begin_at_their_end_and_cycles_anywhere() {
             &format!("evict pod-1; {used}"),
         ),
     ]);
-    // Until that one is gone, no other actor that holds something there is stopped.
+    // Until the stopped pod is gone, no other actor with resources there is stopped.
     let cores = "actors=3 nodes=n0,n1:0 units=n0/cpus-0,n1/cpus-0 instances=0,1,2 decided=0:n1/cpus-0,1:n0/cpus-0,2:n0/cpus-0 \
                  elective=0,1,2";
     let used = "cam-0 waits: cpuMilli of n1 is still in use";

@@ -102,14 +102,14 @@ fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
         (&format!("{there} {runs} lost=n0:90"), waits),
         (&format!("{elsewhere} {going} lost=n0:90"), waits),
         (&format!("{elsewhere} {runs} lost=n0:90"), &format!("evict pod-0; {waits}")),
-        // Another node's silence is none of its business; nor is its own, before it is bound.
+        // An unreachable node matters only if the pod is bound to it.
         (&format!("{there} {runs} lost=n1:90"), ""),
         (&format!("{there} pods=0:n0/gpus-0:starting:- lost=n0:90"), ""),
         // An administrator confirms that the node is out of service.
         (&format!("{there} {runs} lost=n0:out"), "stop pod-0 at once"),
         (&format!("{elsewhere} {going} lost=n0:out"), "stop pod-0 at once"),
         (&format!("{elsewhere} lost=n0:90"), "start cam-0 on n1/gpus-0"),
-        // The application takes it on itself that two may live.
+        // The application accepts duplicates.
         (&format!("{there} {runs} lost=n0:90 force=60"), forced),
         (&format!("{there} {going} lost=n0:90 force=60"), forced),
         (&format!("{there} {runs} lost=n0:40 force=60"), "stop pod-0 at once"),

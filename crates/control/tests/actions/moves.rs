@@ -9,12 +9,12 @@ fn actors_are_created_started_and_then_left_alone() {
         ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0", "start cam-0 on n0/gpus-0"),
         ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:running", ""),
         ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting", ""),
-        // Not bound yet: it is where it was made for.
+        // An unbound pod counts at the unit it was created for.
         (
             "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting:-",
             "",
         ),
-        // Without a place it has an Instance all the same, which says so.
+        // An unplaced actor has an Instance, too, which reports it.
         ("actors=1 nodes=n0 unplaced=0", "make cam-0"),
         ("actors=1 nodes=n0 unplaced=0 instances=0", ""),
     ]);
@@ -141,7 +141,7 @@ fn infeasible_placements_are_not_started() {
         // A running actor stays until it has a feasible target.
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:running"), ""),
         (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:running"), "evict pod-0"),
-        // What ended ends, wherever it was to be.
+        // An ended pod is stopped, whatever its actor's place.
         (
             &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:ended"),
             "stop pod-0; cam-0 ended",

@@ -40,7 +40,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// No actor gets two steps, none starts beside a pod of its own or another's name, nothing takes more than is left.
+    /// No actor gets two actions, none starts while a pod has its name, and no start exceeds the remaining capacity.
     #[test]
     fn actions_are_safe(world in any_world()) {
         let todo = world.todo();
@@ -70,7 +70,7 @@ proptest! {
         }
     }
 
-    /// Once every actor runs where it was decided to be, there is nothing left to do.
+    /// Once every actor runs on its decided unit, no action remains.
     #[test]
     fn an_applied_decision_needs_no_actions(mut world in any_world()) {
         world.seen.name_conflicts.clear();

@@ -45,7 +45,7 @@ fn finish_in_flight_completes_moves_and_begins_none() {
     assert_eq!(shown(&todo), "make cam-0");
     for (rest, expected) in [
         ("decided=0:n1/gpus-0", "start cam-0 on n1/gpus-0".to_owned()),
-        // From the newest template where that was taken before.
+        // During a rollout, actors start with the newest template.
         ("decided=0:n1/gpus-0 update=1", "start newest cam-0 on n1/gpus-0".to_owned()),
         // Nothing is replaced, moved or deleted.
         ("decided=0:n1/gpus-0 pods=0:n1/gpus-0 update=1 ready=0 old=0", String::new()),

@@ -9,13 +9,13 @@ use control::{
     next_actions,
 };
 
-/// A world in words:
+/// A cluster in text form:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `closed=UNTIL` `instances=I[:terminating|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
 /// `lost=NODE[:SINCE|:out]` `force=SECONDS` `elective=I[:STARTING_SINCE]` `limits=AT_ONCE[:LEFT_IN_CLUSTER]` `kept=I:SINCE`.
 ///
-/// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
+/// Actors request one core. Pools whose name begins with `gpu` have kind gpu and a resource; the others have kind cpu.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub wanted: DesiredState,

@@ -67,7 +67,7 @@ pub fn snapshot(text: &str) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// What greedy makes of it.
+/// The plan of the greedy strategy.
 #[allow(dead_code, reason = "not every test plans")]
 pub fn planned(snapshot: &Snapshot) -> Plan {
     let budget = Budget { effort: Some(1), seed: 1, stop: &|| false, left: None };

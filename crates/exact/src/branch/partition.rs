@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// Items of which all but one fit a unit; it saves nothing that they share one.
+    /// Items of which all but one fit a unit; sharing a unit saves nothing.
     fn problem(items: usize) -> PartitionProblem<i64> {
         PartitionProblem {
             class: 0,
@@ -206,9 +206,9 @@ mod tests {
         }
     }
 
-    /// 2^24 columns are not generated before the clock is asked.
+    /// The clock is checked before all of 2^24 columns are generated.
     #[test]
-    fn generating_columns_asks_the_clock() {
+    fn generating_columns_checks_the_clock() {
         let (polls, mut left) = (Cell::new(0), u64::MAX);
         let stop = || {
             polls.set(polls.get() + 1);

@@ -111,7 +111,7 @@ fn a_node_in_two_zones_joins_them() {
 
 /// Several preferences of one actor for one unit.
 #[test]
-fn repeated_preferences_take_room_once() {
+fn repeated_preferences_use_capacity_once() {
     let prefer =
         |actor: &str, weight: u32| json!({"type": "prefer", "actor": actor, "unit": "u", "weight": weight});
     holds(&json!({

@@ -4,7 +4,7 @@ use exact::Exhaustive;
 use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
 use serde_json::json;
 
-/// So many units with room for two and a half actors, and so many actors on a cycle of messages.
+/// Units with capacity for two and a half actors each, and actors on a cycle of messages.
 fn cycle(units: usize, actors: usize) -> Snapshot {
     let unit =
         |at: usize| json!({"id": format!("u{at}"), "kind": "cpu", "node": format!("n{at}"), "capacity": 10});

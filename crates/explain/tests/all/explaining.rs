@@ -77,7 +77,7 @@ fn congested_links_are_named_in_each_direction() {
     assert_eq!(congested("communication", 5).len(), 0, "no level names it");
 }
 
-/// Three actors; a policy wants `a` and `b` on different units, and `c` off the second one.
+/// Three actors; a policy requires `a` and `b` on different units, and forbids `c` on the second one.
 fn ruled(units: &str) -> Snapshot {
     far(world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy"))
 }
@@ -151,7 +151,7 @@ fn violated_rules_and_limits_are_reasons_to_move() {
             "a=u b=v c=v",
             vec!["staying would raise excused by 2"],
         ),
-        // No actor may join while they are there.
+        // No actor may join while both stay.
         (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),
     ];
     for (snapshot, places, reasons) in cases {

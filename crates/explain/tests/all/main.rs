@@ -1,4 +1,4 @@
-//! Explanations against their definitions.
+//! Explanations compared with their definitions.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
 mod explaining;

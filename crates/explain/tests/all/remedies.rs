@@ -255,7 +255,7 @@ fn twenty_infeasible_snapshots_have_smallest_remedies() {
     assert!(wrong.is_empty(), "other proposals:\n{}", wrong.concat());
 }
 
-/// The same for all whose names begin with `x`, which need a place at once.
+/// Cases for several actors: all whose names begin with `x` need a place at once.
 const TOGETHER: [Case; 9] = [
     // slots for three
     (

@@ -155,7 +155,7 @@ fn rules_in_the_way_are_named_by_policy_and_line() {
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 x:cpu=1", "", "2 most 3 a,b u; 3 most 1 a,b,x u; 3 most 1 a,b,x v", "a=u b=v"), @"always: policy p line 3: most 1 a,b,x u, and 1 more like it");
     // A rule, and what pins actors that could make room.
     insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin a u; only x units u,v", "3 most 1 a,x u,v", "a=u"), @"always: kept to other places by constraints[1]; policy p line 3: most 1 a,x u,v; a: pinned to u");
-    // An actor that a rule objects to moves.
+    // An actor that violates a rule moves.
     insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin x u", "3 most 1 a,x u,v", "a=v"), @"room: a on w, x on u");
     // A rule that requires an actor on a unit, with and without room.
     insta::assert_snapshot!(describe("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 least 1 a,b u", "a=u"), @"room: x on v");

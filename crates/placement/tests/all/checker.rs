@@ -1,4 +1,4 @@
-//! Every rule, just kept and just broken.
+//! Each constraint, barely satisfied and barely violated.
 
 use placement::Snapshot;
 use proptest::prelude::*;
@@ -7,14 +7,14 @@ use crate::costs::{anywhere, by_name};
 use testkit::line::{self, any_world, assignment, world};
 use testkit::naive;
 
-/// What the checker says of some places, one line each.
+/// The checker's violations of an assignment, one per line.
 fn says(snapshot: &Snapshot, places: &str) -> String {
     let found = snapshot.violations(&assignment(snapshot, places));
     found.iter().map(|v| format!("{}: {}", v.rule, v.says)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn an_assignment_of_another_world_is_malformed() {
+fn assignments_of_another_snapshot_are_malformed() {
     let snapshot = world("u:cpu:9", "a:cpu=1", "");
     let says = |places: Vec<Option<usize>>| snapshot.violations(&line::places(places))[0].to_string();
     assert_eq!(says(vec![]), "0 places for 1 actors");
@@ -52,7 +52,7 @@ fn slots_bound_how_many_actors_a_unit_hosts() {
 }
 
 #[test]
-fn resources_of_the_unit_are_a_hard_limit_and_reserved_ones_are_not_there() {
+fn unit_resources_without_reserved_ones_are_a_hard_limit() {
     let actors = "a:cpu=1:mem=3 b:cpu=1:mem=2 c:cpu=1:disk=0 d:cpu=1:disk=1";
     let snapshot = world("u:cpu:9:mem=5", actors, "");
     assert_eq!(says(&snapshot, "a=u b=u c=u"), "");
@@ -103,7 +103,7 @@ fn apart_and_together_at_every_scope() {
 }
 
 #[test]
-fn relations_bind_placed_actors_only_and_say_who() {
+fn relations_bind_only_placed_actors_and_name_them() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1", "apart unit a b c; together node a c");
     assert_eq!(says(&snapshot, "a=u b=v"), "");
     assert_eq!(says(&snapshot, "a=u b=v c=v"), "constraint: b, c: each on a unit of its own");
@@ -124,7 +124,7 @@ fn an_unknown_zone_or_domain_differs_from_every_other() {
 }
 
 #[test]
-fn pin_only_and_never_name_their_places() {
+fn pin_only_and_never_restrict_units() {
     let units = "u:cpu:9:node=n,zone=z v:cpu:9:node=m,zone=y w:cpu:9:node=o";
     let kept = |rule: &str| {
         let snapshot = world(units, "a:cpu=1:at=v", rule);
@@ -144,7 +144,7 @@ fn pin_only_and_never_name_their_places() {
 }
 
 #[test]
-fn a_rule_speaks_in_the_words_of_its_reason() {
+fn violations_quote_the_reason_of_their_constraint() {
     let mut file = testkit::line::file("u:cpu:9:node=n", "a:cpu=1", "never a nodes n; pin a u");
     if let placement::file::Constraint::Never { reason, .. } = &mut file.constraints[0] {
         *reason = Some("n is cordoned".to_owned());
@@ -160,7 +160,7 @@ fn a_rule_speaks_in_the_words_of_its_reason() {
 }
 
 #[test]
-fn fixed_actors_alone_are_never_to_blame() {
+fn fixed_actors_alone_violate_nothing() {
     let units = "u:cpu:9:slots=1,mem=1 v:cpu:9";
     let fixed = "a:cpu=1:at=u,fixed,mem=1,node.cores=1 b:cpu=1:at=u,fixed,mem=1,node.cores=1";
     let rules = "apart unit a b; together unit a b; never a,b units u; pin a v; reserve u mem 9";
@@ -168,7 +168,7 @@ fn fixed_actors_alone_are_never_to_blame() {
 }
 
 #[test]
-fn what_fixed_actors_overfill_takes_nothing_more() {
+fn units_overfilled_by_fixed_actors_admit_nothing_more() {
     let units = "u:cpu:9:slots=3,mem=1 v:cpu:9";
     let fixed = "a:cpu=1:at=u,fixed,mem=1 b:cpu=1:at=u,fixed,mem=1";
     let snapshot =
@@ -185,7 +185,7 @@ fn what_fixed_actors_overfill_takes_nothing_more() {
 }
 
 #[test]
-fn a_cap_on_power_binds_every_place_of_its_scope() {
+fn power_caps_bind_every_domain_of_their_scope() {
     let units =
         "u:cpu:10:zone=z,idle=5,power=100 v:cpu:10:zone=z,power=100 w:cpu:10:node=m,power=50 x:cpu:10:node=m";
     let actors = "a:cpu=3 b:cpu=3 c:cpu=3";
@@ -200,7 +200,7 @@ fn a_cap_on_power_binds_every_place_of_its_scope() {
 }
 
 #[test]
-fn a_quota_over_several_pools_counts_what_is_in_any_of_them() {
+fn a_quota_over_several_pools_counts_actors_in_any_of_them() {
     let units = "u:cpu:10:pool=p,numa=d0 v:cpu:10:pool=q,numa=d1 w:cpu:10:pool=r,numa=d0 x:cpu:10";
     let actors = "a:cpu=1 b:cpu=1 c:cpu=1";
     let table = [
@@ -227,7 +227,7 @@ fn a_quota_over_several_pools_counts_what_is_in_any_of_them() {
 }
 
 #[test]
-fn a_quota_binds_those_that_it_names() {
+fn a_quota_binds_only_its_listed_actors() {
     let units = "u:cpu:10:pool=p,mem=9 v:cpu:10:mem=9 g:gpu:10:pool=p,mem=9";
     let actors = "a:cpu=1,gpu=1:mem=2 b:cpu=1:mem=2 c:cpu=1:mem=2 x:cpu=1:at=u,fixed,mem=3";
     let table = [
@@ -244,7 +244,7 @@ fn a_quota_binds_those_that_it_names() {
             "constraint: 6 of mem used, 4 allowed: at most 4 mem for 3 actors",
         ),
         ("quota a,b,c 4 of=disk", "a=u b=v c=v", ""),
-        // What is fixed counts, and is not to blame.
+        // Fixed actors count towards the quota, but do not violate it on their own.
         ("quota x,a 4 of=mem", "a=v", "constraint: 5 of mem used, 4 allowed: at most 4 mem for 2 actors"),
         ("quota x,a 2 of=mem", "b=v", ""),
         ("quota x,a 2 of=mem pool=p", "a=v", ""),
@@ -255,7 +255,7 @@ fn a_quota_binds_those_that_it_names() {
 }
 
 #[test]
-fn what_fixed_actors_draw_is_not_held_against_anybody() {
+fn fixed_actors_alone_violate_no_power_cap() {
     let actors = "a:cpu=9:at=u,fixed b:cpu=1 c:cpu=0";
     let snapshot = world("u:cpu:10:idle=5,power=100 v:cpu:10", actors, "powerCap node 60");
     assert_eq!(says(&snapshot, "b=v"), "");
@@ -265,7 +265,7 @@ fn what_fixed_actors_draw_is_not_held_against_anybody() {
 
 proptest! {
     #[test]
-    fn the_checker_finds_what_the_definitions_forbid(snapshot in any_world(), seed: u64) {
+    fn the_checker_agrees_with_the_naive_implementation(snapshot in any_world(), seed: u64) {
         let assignment = anywhere(&snapshot, seed);
         let found = snapshot.violations(&assignment);
         let feasible = naive::feasible(snapshot.file(), &by_name(&snapshot, &assignment));

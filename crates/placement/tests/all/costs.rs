@@ -1,5 +1,5 @@
-//! The price of an assignment: worked out by hand, held against a second definition, and indifferent to what must
-//! not matter.
+//! The cost of an assignment: values computed by hand, comparison with a naive implementation, and invariance under
+//! renaming and reordering.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn overload_is_the_largest_minus_the_smallest_and_counts_empty_units() {
 }
 
 #[test]
-fn communication_is_count_times_what_differs_between_the_units() {
+fn communication_is_count_times_exchange_cost() {
     let units = "c:cpu:9:node=n,zone=z,numa=0 d:cpu:9:node=n,zone=z,numa=1 e:cpu:9:node=n,zone=z \
                  g:gpu:9:node=n,zone=z,numa=0 h:cpu:9:node=m,zone=z i:cpu:9:node=o k:npu:9:node=n,zone=z,numa=0";
     let mut file = file(units, "a:cpu=1,npu=1 b:cpu=1,gpu=1", "a to b 7; b to a 3; a to a 100");
@@ -67,7 +67,7 @@ fn annoyance_counts_apart_and_interference_together() {
 }
 
 #[test]
-fn migration_is_the_price_of_what_leaves_its_unit() {
+fn migration_is_the_move_cost_of_actors_that_leave_their_unit() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,move=5 b:cpu=1:move=7 c:cpu=1:at=v,move=11", "");
     assert_eq!(cost(&snapshot, "a=u b=v c=v"), [0; 5], "b runs nowhere: to start it is no move");
     assert_eq!(cost(&snapshot, "a=v b=v c=v"), [0, 0, 0, 0, 5]);
@@ -76,13 +76,13 @@ fn migration_is_the_price_of_what_leaves_its_unit() {
 }
 
 #[test]
-fn preferences_that_are_missed_are_penalties() {
+fn missed_preferences_are_penalties() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "prefer a u 5; prefer a v 3; prefer b u 2");
     let penalty = |places| NoPolicy.judge(&snapshot, &assignment(&snapshot, places)).unwrap().penalty;
     assert_eq!([penalty(""), penalty("a=u b=u"), penalty("a=v b=u"), penalty("a=v b=v")], [0, 3, 5, 7]);
 }
 
-/// One criterion of a world whose objectives name it alone.
+/// The value of a criterion that is the only objective.
 fn alone(criterion: Criterion, units: &str, actors: &str, rules: &str, places: &str) -> i64 {
     let snapshot = world(units, actors, &format!("{rules}; objectives {criterion}"));
     let cost = snapshot.cost(&assignment(&snapshot, places));
@@ -103,7 +103,7 @@ fn the_bottleneck_is_the_fullest_unit_in_thousandths_rounded_up() {
 }
 
 #[test]
-fn the_busiest_unit_pays_for_what_its_actors_send() {
+fn the_busiest_unit_includes_the_cost_of_sent_messages() {
     let busiest = |rules, places| {
         alone(Criterion::Busiest, "u:cpu:10 v:cpu:10 w:gpu:10", "a:cpu=1,gpu=1 b:cpu=2,gpu=1", rules, places)
     };
@@ -116,7 +116,7 @@ fn the_busiest_unit_pays_for_what_its_actors_send() {
 }
 
 #[test]
-fn consolidation_counts_units_that_host_anything() {
+fn consolidation_counts_used_units() {
     let used = |places| alone(Criterion::Consolidate, "u:cpu:3 v:cpu:7", "a:cpu=0 b:cpu=5", "", places);
     assert_eq!([used(""), used("a=u"), used("a=u b=u"), used("a=u b=v")], [0, 1, 1, 2], "without work too");
     let fixed = alone(Criterion::Consolidate, "u:cpu:3 v:cpu:7", "a:cpu=1:at=u,fixed b:cpu=1", "", "b=v");
@@ -124,7 +124,7 @@ fn consolidation_counts_units_that_host_anything() {
 }
 
 #[test]
-fn energy_is_what_idles_and_a_share_of_full_power_rounded_up() {
+fn energy_is_idle_power_plus_a_share_of_full_power_rounded_up() {
     let units = "u:cpu:3:idle=10,power=100 v:cpu:7:power=5 w:cpu:9:idle=1000,power=1000";
     let watts = |places| alone(Criterion::Energy, units, "a:cpu=1 b:cpu=5 c:cpu=0", "", places);
     assert_eq!(watts(""), 0, "what hosts nothing is off");
@@ -135,7 +135,7 @@ fn energy_is_what_idles_and_a_share_of_full_power_rounded_up() {
 }
 
 #[test]
-fn licences_are_paid_once_for_each_node_that_hosts_anything() {
+fn licences_are_paid_once_per_used_node() {
     let units = "u:cpu:9:node=m v:cpu:9:node=m w:cpu:9:node=n x:cpu:9:node=o";
     let cost = |actors, places| alone(Criterion::Licence, units, actors, "licence m 5; licence n 7", places);
     let paid = |places| cost("a:cpu=1 b:cpu=0", places);
@@ -144,7 +144,7 @@ fn licences_are_paid_once_for_each_node_that_hosts_anything() {
 }
 
 #[test]
-fn congestion_is_what_exceeds_shared_links_in_each_direction() {
+fn congestion_is_the_excess_over_shared_links_in_each_direction() {
     let link = |id: &str, units: &[&str], capacity| SharedLink {
         id: id.to_owned(),
         units: units.iter().map(|unit| (*unit).to_owned()).collect(),
@@ -208,9 +208,9 @@ fn latency_is_the_longest_path() {
     assert_eq!(latency("b=v c=u"), 1, "what has no place passes nothing on");
 }
 
-/// Another application's request cycles cause no refusal, and do not count; paths between its actors count.
+/// Request cycles of other applications are accepted and ignored; paths between their actors count.
 #[test]
-fn what_others_send_round_is_left_out_of_latency() {
+fn request_cycles_of_other_applications_do_not_count_for_latency() {
     let units = "u:cpu:9 v:cpu:9 w:cpu:9:node=m g:gpu:9";
     let actors = "a:cpu=1 b:cpu=1,gpu=1 x:cpu=1:at=u,fixed y:cpu=1:at=w,fixed z:cpu=1:at=v,fixed";
     let rules = "x to y 1; y to x 1; a to x 1; y to b 1; z to y 1";
@@ -221,7 +221,7 @@ fn what_others_send_round_is_left_out_of_latency() {
     let all = world(units, actors, &format!("objectives latency; {rules}"));
     let sends: Vec<usize> = ActorIx::first(5).map(|actor| all.sends_to(actor).len()).collect();
     assert_eq!(sends, [1, 0, 0, 1, 1]);
-    // Where an own actor is on the cycle it is as it was.
+    // A cycle through an own actor is rejected.
     let mut round = file(units, actors, "objectives latency; a to x 1; x to y 1; y to a 1");
     assert!(
         Snapshot::new(round.clone()).unwrap_err().to_string().contains("without a cycle, and these 3 actors")
@@ -231,7 +231,7 @@ fn what_others_send_round_is_left_out_of_latency() {
 }
 
 #[test]
-fn what_is_not_named_is_not_worked_out() {
+fn criteria_outside_the_objectives_are_not_computed() {
     let snapshot = world("u:cpu:9:idle=7,power=7", "a:cpu=1:group=g b:cpu=1", "a to b 1; b to a 1");
     let cost = snapshot.cost(&assignment(&snapshot, "a=u b=u"));
     for criterion in Criterion::named().filter(|criterion| !criterion.is_always_told()) {
@@ -240,7 +240,7 @@ fn what_is_not_named_is_not_worked_out() {
 }
 
 #[test]
-fn adaptive_puts_first_what_is_relevant() {
+fn adaptive_objectives_order_levels_by_relevance() {
     let order = |rules: &str| {
         let world =
             world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1:at=u,fixed", &format!("objectives adaptive; {rules}"));
@@ -286,7 +286,7 @@ fn the_vector_follows_the_objectives() {
 }
 
 #[test]
-fn costs_by_name_are_the_five_and_what_is_aimed_at() {
+fn costs_by_name_are_the_five_and_the_objectives() {
     let names = |rules| {
         let by_name = Cost::default().by_name(&world("u:cpu:9", "a:cpu=1", rules));
         by_name.into_keys().collect::<Vec<_>>().join(" ")
@@ -304,14 +304,14 @@ fn a_level_has_the_names_of_its_criteria() {
     assert!(snapshot.objectives().names(Criterion::Migration));
 }
 
-/// Any places at all, feasible or not.
+/// A random assignment, feasible or not.
 pub fn anywhere(snapshot: &Snapshot, seed: u64) -> Assignment {
     let mut rng = fastrand::Rng::with_seed(seed);
     let place = |_| Some(rng.usize(..=snapshot.units())).filter(|unit| *unit < snapshot.units());
     line::places((0..snapshot.actors()).map(place))
 }
 
-/// Where everything is, by name.
+/// The units of all placed actors, by actor.
 pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Placed<'a> {
     let name = |(actor, place): (ActorIx, &Option<UnitIx>)| {
         Some((snapshot.actor_id(actor), &snapshot.file().units[(*place)?.at()]))
@@ -319,7 +319,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
     assignment.enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
 }
 
-/// All reported values of a cost, and the unreported ones by definition.
+/// All criteria of a cost; those outside the objectives come from the naive implementation.
 fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 15] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
@@ -345,7 +345,7 @@ fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 15] {
     ]
 }
 
-/// The file with everything renamed, and in reverse order.
+/// The file with renamed actors and reversed lists.
 fn turned_round(mut file: SnapshotFile) -> SnapshotFile {
     let text = serde_json::to_string(&file).unwrap();
     let text = (0..9).fold(text, |text, i| text.replace(&format!("\"a{i}\""), &format!("\"z{}\"", 9 - i)));
@@ -358,7 +358,7 @@ fn turned_round(mut file: SnapshotFile) -> SnapshotFile {
 
 proptest! {
     #[test]
-    fn the_cost_is_what_the_definitions_say(snapshot in any_world(), seed: u64) {
+    fn the_cost_agrees_with_the_naive_implementation(snapshot in any_world(), seed: u64) {
         let assignment = anywhere(&snapshot, seed);
         prop_assert_eq!(all(&snapshot, &assignment), naive::cost(snapshot.file(), &by_name(&snapshot, &assignment)));
     }
@@ -375,7 +375,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_given_twice_add_up(snapshot in any_world(), seed: u64) {
+    fn duplicate_messages_add_up(snapshot in any_world(), seed: u64) {
         let assignment = anywhere(&snapshot, seed);
         let (mut twice, mut doubled) = (snapshot.file().clone(), snapshot.file().clone());
         twice.messages.extend(snapshot.file().messages.clone());

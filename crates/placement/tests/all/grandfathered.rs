@@ -1,4 +1,4 @@
-//! What is excused, against its definition, case by case.
+//! Grandfathered violations, compared with their definition case by case.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use testkit::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, wo
 
 type Place = (usize, usize);
 
-/// A rule as its author means it.
+/// A constraint in the form of its definition.
 #[derive(Clone, Debug)]
 enum Case {
-    /// The weights of those who are there must not reach so much.
+    /// The weights of these placements must stay below this sum.
     Sum(Vec<(Place, i64)>, i64),
-    /// They must reach this sum if any of them is placed.
+    /// If the first placement holds, the weights of the others must reach this sum.
     Few(Place, Vec<(Place, i64)>, i64),
-    /// Not all of these, without one of those.
+    /// The first placements must not all hold unless one of the second does.
     All(Vec<Place>, Vec<Place>),
 }
 
 impl Case {
-    /// By how much it is broken: past the bound of a sum that is all it says, else 1.
+    /// The amount of the violation: the excess over the bound of a `Sum`, 1 for the others, 0 if satisfied.
     fn excess(&self, places: &Assignment) -> i64 {
         let is_there = |(actor, unit): Place| places[ActorIx::new(actor)] == Some(UnitIx::new(unit));
         let sum = |parts: &[(Place, i64)]| {
@@ -36,7 +36,7 @@ impl Case {
         }
     }
 
-    /// Who is in it where.
+    /// The placements that the constraint mentions.
     fn members(&self) -> Vec<Place> {
         match self {
             Self::Sum(parts, _) => parts.iter().map(|(place, _)| *place).collect(),
@@ -70,7 +70,7 @@ impl Case {
         }
     }
 
-    /// The same as ground rules; the last atom says that it is broken.
+    /// The constraint as ground rules, and the atom that is true if it is violated.
     fn ground(&self, next: &mut u32) -> (Vec<GroundRule>, u32) {
         let atom = |(actor, unit): Place| i32::try_from(on(actor, unit)).unwrap();
         let mut rules = Vec::new();
@@ -128,7 +128,7 @@ fn judged(cases: &[Case], snapshot: &Snapshot, places: &Assignment) -> (BTreeSet
 }
 
 #[test]
-fn who_is_excused_is_as_defined() {
+fn grandfathered_violations_match_their_definition() {
     let (mut seen_excused, mut seen_held, mut seen_mended) = (0, 0, 0);
     for seed in 0..600 {
         let rng = &mut Rng::with_seed(seed);
@@ -152,7 +152,7 @@ fn who_is_excused_is_as_defined() {
             actor.fixed = actor.current.is_some() && rng.bool();
         }
         let snapshot = Snapshot::new(file).unwrap().with_rules(Some(rules));
-        // What is known once is not asked for again: of a world that was made smaller, or a part.
+        // Rules are attached unchanged to a rebuilt snapshot, as for a subproblem.
         let again = Snapshot::new(snapshot.file().clone()).unwrap().with_rules(snapshot.rules().cloned());
         assert_eq!((again.rules(), again.objectives()), (snapshot.rules(), snapshot.objectives()));
         for _ in 0..40 {
@@ -186,7 +186,7 @@ fn who_is_excused_is_as_defined() {
 }
 
 #[test]
-fn who_is_named_twice_counts_once() {
+fn duplicate_actors_of_a_quota_count_once() {
     for (rule, breaks) in [("quota a,a 1", false), ("quota a,a,b 1", true), ("quota a,a,b 2", false)] {
         let snapshot = world("u:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u", rule);
         assert_eq!(snapshot.rules().is_some(), breaks, "{rule}");
@@ -194,7 +194,7 @@ fn who_is_named_twice_counts_once() {
 }
 
 #[test]
-fn nobody_comes_where_others_break_a_rule() {
+fn violations_of_others_grandfather_no_new_actor() {
     let mut file = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "").file().clone();
     for actor in &mut file.actors[..3] {
         (actor.fixed, actor.current) = (true, Some("u".into()));
@@ -216,9 +216,9 @@ fn nobody_comes_where_others_break_a_rule() {
     assert_eq!(free.with_rules(Some(at_most_two())).violations(&there)[0].says, "more than two on u");
 }
 
-/// Further actors only add to the use of a limit, also if that is encoded by bits some of which are not set.
+/// Additional actors only increase the usage of a limit, even if its encoding contains negated bits.
 #[test]
-fn limits_that_are_broken_stay_so_whoever_comes() {
+fn violated_limits_stay_violated_as_actors_are_added() {
     let actors = "a:cpu=3:at=u,mem=2 b:cpu=4:at=u,mem=2 c:cpu=2:mem=1";
     for (rules, has_bits) in [
         ("powerCap node 40", true),
@@ -238,9 +238,9 @@ fn limits_that_are_broken_stay_so_whoever_comes() {
     }
 }
 
-/// Power is encoded in bits, and watt by watt if bits need too large numbers.
+/// Power is encoded in bits, or watt by watt if bits would need too large numbers.
 #[test]
-fn the_watts_that_rules_tell_are_those_that_are_drawn() {
+fn encoded_power_equals_drawn_power() {
     for (capacity, work, in_bits) in [(1_003, 101, true), (1_000_003, 100_001, false)] {
         let units = format!("u:cpu:{capacity}:power=301 v:cpu:{capacity}:power=301,idle=7");
         let running = |i: usize| format!("a{i}:cpu={}:at=u", work * (i + 2));
@@ -261,14 +261,14 @@ fn the_watts_that_rules_tell_are_those_that_are_drawn() {
     }
 }
 
-/// Some of a kind, one after the other.
+/// The first `count` items, separated by spaces.
 fn each(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(" ")
 }
 
 /// A grounded limit only contains possible placements: units of other kinds, and actors fixed elsewhere, add nothing.
 #[test]
-fn a_limit_is_as_large_as_what_is_written_of_it() {
+fn grounded_limits_contain_only_possible_placements() {
     let nodes = |count: usize| each(count, |i| format!("u{i}:cpu:2000:node=n{i},power=300"));
     let others = |count: usize| each(count, |i| format!("g{i}:gpu:9:node=m{i}"));
     let group = |first: usize| {
@@ -276,11 +276,11 @@ fn a_limit_is_as_large_as_what_is_written_of_it() {
     };
     let names = each(60, |i| format!("a{i}"));
     let cases = [
-        // 48 of them share a node.
+        // 48 actors share a node.
         (nodes(36), others(2_800), group(48), format!("apart node {names}")),
-        // One of them is elsewhere.
+        // One actor is on another node.
         (nodes(36), others(2_800), group(59), format!("together node {names}")),
-        // 300 W of those on one unit, and others on another that draws nothing.
+        // Own actors draw 300 W; fixed actors run on a unit without power.
         (
             nodes(200),
             others(1),

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use testkit::{grouped, written_out};
 
-/// Three actors of a group, two of another, one of a third application's, and one that is of none.
+/// Three actors of group `v/s/a`, two of `v/s/b`, one of `v/t/a` in another application, and one without a group.
 fn world(channels: &Value, objectives: &Value, most_pairs: usize) -> Result<Snapshot, SnapshotError> {
     let actor = |id: &str, group: Value| json!({"id": id, "group": group, "runsOn": {"cpu": 1}});
     let of = |name: &'static str, many: usize| {
@@ -47,7 +47,7 @@ fn pairs(snapshot: &Snapshot) -> String {
 }
 
 #[test]
-fn a_channel_is_each_to_each() {
+fn a_channel_connects_every_pair() {
     let table = [
         (json!([]), ""),
         (json!([{"from": "v/s/b", "to": "v/t/a", "count": 3}]), "b-0>v/t/a-0 3, b-1>v/t/a-0 3"),
@@ -79,7 +79,7 @@ fn a_channel_is_each_to_each() {
 }
 
 #[test]
-fn what_is_wrong_with_them_is_said_where_it_stands() {
+fn invalid_channels_are_rejected_with_their_path() {
     let of = |channels: Value, objective: &str, most: usize| {
         world(&channels, &json!([objective]), most).unwrap_err().to_string()
     };
@@ -112,10 +112,10 @@ fn what_is_wrong_with_them_is_said_where_it_stands() {
     );
 }
 
-/// Two groups of another application that talk all to all, and an own actor beside them: `latency` does without what is sent between
-/// the two where it is too much, and `busiest` does not.
+/// Two groups of another application exchange messages, and an own actor sends to one of them. Above the limit of
+/// pairs, `latency` leaves out the messages between these groups, while `busiest` is rejected.
 #[test]
-fn channels_of_others_are_no_pairs_of_ours() {
+fn channels_of_other_applications_do_not_count_as_own_pairs() {
     let other = |group: &str, at: usize| {
         let id = format!("o/t/{group}-{at}");
         json!({"id": id, "group": group, "runsOn": {"cpu": 1}, "fixed": true, "current": "n/c"})
@@ -124,7 +124,7 @@ fn channels_of_others_are_no_pairs_of_ours() {
         ["x", "y"].into_iter().flat_map(|group| (0..4).map(move |at| other(group, at))).collect();
     actors.push(json!({"id": "v/s/a-0", "group": "a", "runsOn": {"cpu": 1}}));
     let channel = |from: &str, to: &str| json!({"from": from, "to": to, "count": 1});
-    // Requests and answers, and an own actor that sends requests.
+    // Requests and replies between the groups, and requests of the own actor.
     let channels = [channel("o/t/x", "o/t/y"), channel("o/t/y", "o/t/x"), channel("v/s/a", "o/t/x")];
     let unit = |node: &str| json!({"id": format!("{node}/c"), "kind": "cpu", "node": node, "capacity": 9});
     let file = |objective: &str| -> SnapshotFile {
@@ -152,10 +152,10 @@ fn channels_of_others_are_no_pairs_of_ours() {
     );
 }
 
-/// What is never sent costs nothing, however much a message would: between forty who only drag, and by one who is alone in a
-/// group.
+/// Channels without messages cost nothing, however expensive a message would be: forty actors with drag only, and a
+/// channel within a group of one actor.
 #[test]
-fn what_is_never_sent_is_not_added_up() {
+fn channels_without_messages_cost_nothing() {
     let actor = |id: String, group: &str| json!({"id": id, "group": group, "runsOn": {"cpu": 1}});
     let mut actors: Vec<Value> = (0..40).map(|at| actor(format!("v/s/a-{at}"), "a")).collect();
     actors.push(actor("v/s/b-0".to_owned(), "b"));
@@ -174,7 +174,7 @@ fn what_is_never_sent_is_not_added_up() {
     assert!(Weighted::new(&whole).groups.is_some());
 }
 
-/// Where everybody is: in turn, as some numbers say.
+/// An assignment with units from a cyclic list of numbers; fixed actors stay.
 fn somewhere(snapshot: &Snapshot, numbers: &[usize]) -> Assignment {
     let place = |actor: ActorIx| match snapshot.current(actor) {
         Some(home) if snapshot.is_fixed(actor) => Some(home),
@@ -189,7 +189,7 @@ fn somewhere(snapshot: &Snapshot, numbers: &[usize]) -> Assignment {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whole, written out by the model, and with every pair in the file: one world costs one number.
+    /// The cost is the same for a channel, its expansion by the model, and a file that lists all pairs.
     #[test]
     fn a_channel_costs_what_its_pairs_cost(seed: u64, numbers in prop::collection::vec(0..1000_usize, 1..12)) {
         let file = grouped(seed);

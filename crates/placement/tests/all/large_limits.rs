@@ -7,10 +7,10 @@ use testkit::line;
 const ACTORS: usize = 1_100;
 const UNITS: usize = 1_000;
 
-/// Literals of all limits together, and how many limits of one actor on each unit they suffice for.
+/// Literals available to all limits together.
 const MOST_LITERALS: usize = 1 << 20;
 
-/// Each unit of one node hosts an actor or two.
+/// A node whose units host one or two actors each.
 fn world(change: impl Fn(&mut SnapshotFile)) -> Snapshot {
     let units: Vec<String> = (0..UNITS).map(|at| format!("u{at}:cpu:99:node=n,memory=9")).collect();
     let actors: Vec<String> =
@@ -45,7 +45,7 @@ fn suspended_limits_share_a_budget_of_literals() {
     });
     for snapshot in [slots, memory] {
         let (_, literals, violations) = grounded(&snapshot);
-        // Each actor could be on each unit, and some are counted where they are.
+        // A limit takes a literal per actor and a few more.
         let fit = MOST_LITERALS / (ACTORS + 2);
         let rest = UNITS - fit;
         assert!((rest - 5..=rest + 5).contains(&violations), "{violations} of {rest} bind");
@@ -65,7 +65,7 @@ fn suspended_limits_share_a_budget_of_literals() {
     assert_eq!(grounded(&quota), (0, 0, 1));
 }
 
-/// The same limits of a few units are grandfathered, whatever is left.
+/// Limits of a few units fit the budget and are grandfathered.
 #[test]
 fn small_suspended_limits_are_grandfathered() {
     let few = world(|file| file.units.iter_mut().take(9).for_each(|unit| unit.slots = Some(0)));

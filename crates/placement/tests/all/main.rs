@@ -1,4 +1,4 @@
-//! Tests of the model: one line of world, one block of outcome; properties for what must hold always.
+//! Tests of the placement model: tables of small snapshots with expected outcomes, and property tests.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
 mod checker;

@@ -1,10 +1,10 @@
-//! Actors that units sum up.
+//! Units that summarise the actors of other applications.
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, LARGEST, Snapshot};
 use serde_json::{Value, json};
 
-/// Two units; on the first are others, with some slots.
+/// Two units; the first has this summary of other actors and these slots.
 fn world(others: &Value, slots: &Value) -> Value {
     json!({
         "version": 1,
@@ -17,7 +17,7 @@ fn world(others: &Value, slots: &Value) -> Value {
     })
 }
 
-/// What putting both on the first unit costs and breaks.
+/// Overload and violations with both actors on the first unit.
 fn both(world: &Value) -> String {
     let snapshot = Snapshot::read(&world.to_string()).unwrap();
     let home = |actor: ActorIx| Some(snapshot.current(actor).unwrap_or(UnitIx::new(0)));
@@ -32,7 +32,7 @@ fn both(world: &Value) -> String {
 }
 
 #[test]
-fn others_work_and_take_slots_and_are_not_to_blame() {
+fn summarised_actors_use_capacity_and_slots_but_violate_nothing() {
     let table = [
         (json!(null), json!(null), "0 summed up, overload 0; "),
         (json!({"work": 5, "count": 1}), json!(null), "1 summed up, overload 3; "),
@@ -57,7 +57,7 @@ fn others_work_and_take_slots_and_are_not_to_blame() {
 }
 
 #[test]
-fn what_is_wrong_with_them_is_said_where_it_stands() {
+fn invalid_summaries_are_rejected_with_their_path() {
     let refused =
         |others: Value| Snapshot::read(&world(&others, &json!(null)).to_string()).unwrap_err().to_string();
     let above =

@@ -1,4 +1,4 @@
-//! An application's own part of what a placement costs.
+//! An application's share of the cost of an assignment.
 
 use placement::file::{Node, SharedLink};
 use placement::ix::{ActorIx, UnitIx};
@@ -23,7 +23,7 @@ const ALL: [&str; 12] = [
     "congestion",
 ];
 
-/// What `a` and `b` cost beside `x` and `y`, which are another's: the whole, and the own part.
+/// The total cost, and the share of `a` and `b`; `x` and `y` belong to another application.
 fn parts(places: &str) -> (Vec<String>, Vec<String>) {
     let units =
         "u:cpu:10:node=n,power=10,idle=5 v:cpu:10:node=m,power=10,idle=5 w:cpu:10:node=o,power=10,idle=5";
@@ -38,7 +38,7 @@ fn parts(places: &str) -> (Vec<String>, Vec<String>) {
         capacity,
         ..SharedLink::default()
     };
-    // The first carries messages of a and b, the other only those of x to y.
+    // The first link carries messages of `a` and `b`, the second only those from `x` to `y`.
     file.shared_links = vec![link(&["u"], 1), link(&["w"], 40)];
     let snapshot = Snapshot::new(file).unwrap();
     let assignment = assignment(&snapshot, places);
@@ -52,7 +52,7 @@ fn parts(places: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn what_others_cost_each_other_is_none_of_its_own() {
+fn costs_between_other_actors_are_not_in_the_share() {
     let (whole, own) = parts("a=u b=v");
     assert_eq!(
         whole.join(", "),
@@ -65,9 +65,9 @@ fn what_others_cost_each_other_is_none_of_its_own() {
 }
 
 proptest! {
-    /// Of a world without others its own part is the whole; the part of sums is never more than the whole.
+    /// Without other applications the share is the total; it never exceeds the total.
     #[test]
-    fn alone_the_part_is_the_whole(snapshot in any_world(), at in proptest::collection::vec(0..100_usize, 40)) {
+    fn without_others_the_share_is_the_total(snapshot in any_world(), at in proptest::collection::vec(0..100_usize, 40)) {
         let units = snapshot.units();
         let place = |actor: ActorIx| {
             let free = (units > 0).then(|| UnitIx::new(at[actor.at() % at.len()] % units));
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn overload_is_between_the_units_that_host_its_actors() {
+fn own_overload_compares_only_units_with_own_actors() {
     let world = world("u:cpu:5 v:cpu:5", "a:cpu=9", "");
     let all = assignment(&world, "a=u");
     let whole = world.cost(&all);

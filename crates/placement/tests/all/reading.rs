@@ -1,4 +1,4 @@
-//! The snapshot file: what is read, what is written, what is refused and in which words.
+//! The snapshot file: reading, writing and error messages.
 
 use placement::file::{Levels, SnapshotFile};
 use placement::ix::UnitIx;
@@ -19,7 +19,7 @@ fn every_field_is_read_and_written() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_fields_have_defaults() {
     let snapshot = Snapshot::read(r#"{"version":1}"#).unwrap();
     assert_eq!(
         snapshot.write(),
@@ -27,7 +27,7 @@ fn what_is_left_out_has_its_default() {
     );
 }
 
-/// The words in which the world is refused after `value` was put at `pointer`; `-` at its end appends, null removes.
+/// The error after setting `pointer` to `value`; a final `-` appends to a list, null removes the field.
 fn refused(pointer: &str, value: Value) -> String {
     let mut world: Value = serde_json::from_str(WORLD).unwrap();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -43,7 +43,7 @@ fn refused(pointer: &str, value: Value) -> String {
 }
 
 #[test]
-fn what_a_constraint_says_twice_is_refused() {
+fn duplicate_fields_of_constraints_are_rejected() {
     let read = |fields: &str| {
         let world = format!("{{\"version\":1,\"constraints\":[{{{fields}}}]}}");
         Snapshot::read(&world).unwrap_err().to_string()
@@ -57,13 +57,13 @@ fn what_a_constraint_says_twice_is_refused() {
     );
 }
 
-/// The same without the line.
+/// The message without its line number.
 fn without_line(refused: &str) -> &str {
     refused.split_once(" at line ").map_or(refused, |(messages, _)| messages)
 }
 
 #[test]
-fn what_an_object_says_twice_is_refused_where_it_stands() {
+fn duplicate_fields_of_objects_are_rejected_with_their_path() {
     for (from, with, place, key) in [
         (r#""version":1"#, r#","version":1"#, ".", "version"),
         (r#""region":"eu""#, r#","region":"us""#, "nodes[0].labels.region", "region"),
@@ -229,7 +229,7 @@ fn what_is_refused_and_in_which_words() {
     insta::assert_snapshot!(table.join("\n"));
 }
 
-/// What is refused only where a level names a criterion, or a cap needs it.
+/// Values that are rejected only if an objective or a power cap needs them.
 #[test]
 fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
     let half = LARGEST / 2;
@@ -282,21 +282,21 @@ fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
 }
 
 #[test]
-fn adaptive_is_a_word_of_its_own() {
+fn adaptive_is_a_value_of_objectives() {
     let text = r#"{"version":1,"units":[],"actors":[],"exchangeCost":{"kinds":{}},"objectives":"adaptive"}"#;
     assert_eq!(Snapshot::read(text).unwrap().write(), text);
     assert_eq!("adaptive".parse::<Levels>(), Ok(Levels::Adaptive));
 }
 
 #[test]
-fn text_that_is_no_json_is_refused_with_its_line() {
+fn invalid_json_is_rejected_with_its_line() {
     let says = |text: &str| Snapshot::read(text).unwrap_err().to_string();
     assert_eq!(says(""), ".: EOF while parsing a value at line 1 column 0");
     assert_eq!(says("{\"version\":1}\n}"), ".: trailing characters at line 2 column 1");
 }
 
 #[test]
-fn worlds_that_are_too_large_are_refused() {
+fn too_large_snapshots_are_rejected() {
     let actors: Vec<Value> = (0..20_001).map(|i| json!({"id": i.to_string(), "runsOn": {}})).collect();
     let says = |world: Value| Snapshot::read(&world.to_string()).unwrap_err().to_string();
     assert_eq!(
@@ -310,7 +310,7 @@ fn worlds_that_are_too_large_are_refused() {
 }
 
 #[test]
-fn who_stays_does_not_count_for_what_is_too_large() {
+fn fixed_actors_do_not_count_towards_the_size_limits() {
     let unit = json!({"id": "u", "kind": "cpu", "node": "n", "capacity": 1});
     let stays =
         |name: String| json!({"id": name, "group": "g", "runsOn": {"cpu": 1}, "fixed": true, "current": "u"});
@@ -328,7 +328,7 @@ fn who_stays_does_not_count_for_what_is_too_large() {
 }
 
 #[test]
-fn either_order_of_a_pair_of_kinds_will_do() {
+fn pairs_of_kinds_are_symmetric() {
     let world = |kinds: Value| {
         json!({"version": 1, "units": [{"id": "c", "kind": "cpu", "node": "n", "capacity": 1}, {"id": "g", "kind": "gpu", "node": "n", "capacity": 1}],
                "exchangeCost": {"kinds": kinds}}).to_string()
@@ -346,16 +346,16 @@ fn either_order_of_a_pair_of_kinds_will_do() {
 }
 
 #[test]
-fn an_edge_of_the_range_is_inside_it() {
+fn the_largest_number_is_accepted() {
     let world = json!({"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": LARGEST}],
         "actors": [{"id": "a", "runsOn": {"cpu": LARGEST}}], "exchangeCost": {"otherKind": 1}, "objectives": ["overload"]});
     let snapshot = Snapshot::read(&world.to_string()).unwrap();
     assert_eq!(snapshot.cost(&line::places([Some(0)])).of(Criterion::Overload), 0);
 }
 
-/// A capacity that means that there is no limit, of so many units that their sum passes 64 bits.
+/// Units with the largest capacity, which stands for no limit: their sum exceeds 64 bits.
 #[test]
-fn capacities_may_add_up_to_any_number() {
+fn sums_of_capacities_may_exceed_64_bits() {
     let unit =
         |at: usize| json!({"id": at.to_string(), "kind": "cpu", "node": at.to_string(), "capacity": LARGEST});
     let units: Vec<Value> = (0..1_100).map(unit).collect();
@@ -367,9 +367,9 @@ fn capacities_may_add_up_to_any_number() {
     assert!(Weighted::new(&snapshot).has_limit);
 }
 
-/// Levels are weighed by what they can amount to, which is not what the file's largest numbers make together.
+/// Weights of levels follow from attainable values, not from the product of the largest numbers in the file.
 #[test]
-fn levels_that_a_file_may_have_can_be_weighed() {
+fn weights_follow_from_attainable_values() {
     let actor = |id: &str| json!({"id": id, "runsOn": {"cpu": 1u64 << 51}});
     let world = |units: Value, kinds: Value, objectives: Value| {
         let half = 1u64 << 40;
@@ -380,7 +380,7 @@ fn levels_that_a_file_may_have_can_be_weighed() {
     let cpu = |id: &str| json!({"id": id, "kind": "cpu", "node": id, "capacity": LARGEST});
     let gpu = json!({"id": "g", "kind": "gpu", "node": "g", "capacity": 1, "powerWatts": LARGEST});
     let worlds = [
-        // No actor can be where it would draw most power, and messages are free.
+        // No actor can run on the unit that draws power; in the second case messages are free.
         (Criterion::Energy, world(json!([cpu("u"), gpu]), json!({}), json!(["energy"]))),
         (
             Criterion::Communication,
@@ -399,7 +399,7 @@ fn levels_that_a_file_may_have_can_be_weighed() {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_as_the_same_bytes(file in any_file()) {
+    fn written_files_read_back_unchanged(file in any_file()) {
         let text = Snapshot::new(file.clone()).unwrap().write();
         let back = Snapshot::read(&text).unwrap();
         prop_assert_eq!(back.file(), &file);

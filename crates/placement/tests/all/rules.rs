@@ -1,4 +1,4 @@
-//! A policy's rules as a circuit: against a reading of their definition, and in a plan.
+//! A policy's ground rules as a circuit, compared with a naive evaluation.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use testkit::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on};
 
-/// Rules over earlier atoms only, some of them plain, some sums.
+/// Random acyclic rules: plain bodies and weighted sums over lower atoms.
 fn ground(rng: &mut Rng) -> Vec<GroundRule> {
     let first = i32::try_from(on(RULED_ACTORS - 1, RULED_UNITS - 1)).unwrap() + 1;
     let mut rules = Vec::new();
@@ -29,7 +29,7 @@ fn ground(rng: &mut Rng) -> Vec<GroundRule> {
     rules
 }
 
-/// What holds, read off the definition: again and again over all rules, lower atoms first.
+/// The true atoms, by evaluating all rules in the order of their heads.
 fn holds(rules: &[GroundRule], assignment: &Assignment) -> BTreeSet<u32> {
     let mut true_atoms: BTreeSet<u32> =
         assignment.enumerate().filter_map(|(actor, place)| Some(on(actor.at(), (*place)?.at()))).collect();
@@ -47,9 +47,9 @@ fn holds(rules: &[GroundRule], assignment: &Assignment) -> BTreeSet<u32> {
 }
 
 proptest! {
-    /// After any moves, the circuit says what the rules say; placed at once or one by one is the same.
+    /// After any moves, the incremental circuit equals a naive evaluation and a circuit built at once.
     #[test]
-    fn a_circuit_says_what_its_rules_say(seed: u64) {
+    fn the_circuit_equals_a_naive_evaluation(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
         let ground = ground(rng);
         let last = on(RULED_ACTORS - 1, RULED_UNITS - 1) + 8;
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn a_count_tells_how_far_it_is_from_what_it_should_be() {
+fn the_degree_is_the_distance_from_the_bound() {
     let rules = at_most_two();
     let mut evaluator = RuleEvaluator::new(&rules);
     let degrees: Vec<i64> = ActorIx::first(RULED_ACTORS)
@@ -93,7 +93,7 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
         })
         .collect();
     assert_eq!(degrees, [0, 0, 1, 2]);
-    // At least three is the same count, denied.
+    // Negating the count demands at least three.
     let mut ground = rules.ground().to_vec();
     ground[1].body[0].0 = -20;
     let demands = vec![GroundConstraint {
@@ -109,9 +109,9 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     assert_eq!(evaluator.degree(), 2);
 }
 
-/// Of alternatives one is enough: more of them break the demand no further.
+/// One true alternative violates the constraint; further ones do not increase its degree.
 #[test]
-fn of_alternatives_it_is_no_matter_how_many_hold() {
+fn further_true_alternatives_do_not_increase_the_degree() {
     let mut ground = at_most_two().ground().to_vec();
     ground[0] = GroundRule { lower: 1, any: true, ..ground[0].clone() };
     let demands = at_most_two().cases().to_vec();
@@ -125,9 +125,9 @@ fn of_alternatives_it_is_no_matter_how_many_hold() {
     assert_eq!(degrees, [0, 1, 1, 1, 1]);
 }
 
-/// Who is in one place is in no other: what all places together come to may be more than a number holds.
+/// An actor has one unit, so the weights of all placements may sum up to more than an `i64` holds.
 #[test]
-fn places_may_come_to_any_number() {
+fn sums_over_placements_may_exceed_64_bits() {
     let place = |actor: usize, unit: usize| (i32::try_from(on(actor, unit)).unwrap(), 1 << 61);
     let body = (0..2).flat_map(|actor| (0..RULED_UNITS).map(move |unit| place(actor, unit))).collect();
     let mut ground = at_most_two().ground().to_vec();
@@ -143,9 +143,9 @@ fn places_may_come_to_any_number() {
 }
 
 #[test]
-fn what_is_said_over_and_over_is_evaluated_once() {
+fn duplicate_rules_are_merged() {
     let mut ground = at_most_two().ground().to_vec();
-    // The same count under another name, what follows from it, and the case once more.
+    // A copy of the count with another head, a rule that uses it, and a copy of the violated rule.
     let count = GroundRule { head: 30, ..ground[0].clone() };
     let follows = GroundRule { body: vec![(30, 1)], ..ground[1].clone() };
     ground.extend([count, follows, ground[1].clone()]);
@@ -154,7 +154,7 @@ fn what_is_said_over_and_over_is_evaluated_once() {
 }
 
 #[test]
-fn nothing_may_follow_from_itself() {
+fn cyclic_rules_are_rejected() {
     let rule = |head, body| GroundRule { head, lower: 1, body: vec![(body, 1)], any: false };
     let cycle = vec![rule(20, 21), rule(21, 20)];
     let refused = Rules::new(RULED_ACTORS, cycle, &inputs(), vec![], vec![]).unwrap_err();

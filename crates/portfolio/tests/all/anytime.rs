@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::{asp, logged};
 
-/// The improvements of a search with so much effort, each with the effort after which it was known, and the last vector.
+/// The improvements of a search with this effort, each with the effort at which it was found, and the last vector.
 fn improvements(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
     let asp = asp().without(Ablation::Proofs);
     let (answer, log) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());

@@ -13,7 +13,7 @@ use testkit::{Passed, line, oracle};
 
 use crate::asp;
 
-/// Number of random snapshots; `CAIRN_EXACT_WORLDS` asks for more, as `make bench` does.
+/// Number of random snapshots; `CAIRN_EXACT_WORLDS` sets another number, as in `make bench`.
 const WORLDS: u64 = 300;
 
 /// The least number, of a thousand snapshots, in which each feature must be decisive.
@@ -64,9 +64,9 @@ fn clingo_alone_finds_and_proves_the_optimum() {
     assert!(found_by_clingo > 20, "{found_by_clingo}");
 }
 
-/// However early it is interrupted, clingo is no worse than what runs, and can prove what runs to be optimal.
+/// However early it is interrupted, clingo is no worse than the incumbent, and can prove it optimal.
 #[test]
-fn clingo_starts_from_what_runs() {
+fn clingo_starts_from_the_incumbent() {
     let mut kept = 0;
     for seed in 0..30 {
         let mut file = testkit::world(seed);
@@ -92,9 +92,9 @@ fn clingo_starts_from_what_runs() {
     assert!(kept > 20, "{kept}");
 }
 
-/// Where a proof is out of reach, the first model is what runs, and the last one is better.
+/// Where a proof is out of reach, the first model is the incumbent, and the last one is better.
 #[test]
-fn clingo_improves_a_large_snapshot_from_what_runs() {
+fn clingo_improves_the_incumbent_of_a_large_snapshot() {
     let mut file = testkit::several("P-24x6-s1", 2).file().clone();
     let snapshot = Snapshot::new(file.clone()).unwrap();
     let runs = search::Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
@@ -247,7 +247,7 @@ fn random_snapshots_are_solved_to_the_optimum_of_all_assignments() {
             with(&criterion, true);
         }
     }
-    // Rare criteria are looked for in further snapshots, whose levels name them.
+    // Rare criteria are searched for in further snapshots, whose levels name them.
     let enough = if worlds < 1000 { 1 } else { worlds * DECIDED / 1000 };
     for criterion in Criterion::named() {
         decided.entry(format!("criterion {criterion}")).or_default();

@@ -1,4 +1,4 @@
-//! The example policies: each does what its comment says, on a snapshot where it matters.
+//! The example policies: each has its documented effect, on a snapshot where it matters.
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, Judged, Plan, Snapshot, plan};

@@ -15,7 +15,7 @@ use testkit::oracle;
 
 use crate::asp;
 
-/// Every assignment is feasible or not by definition, and costs as much.
+/// Feasibility and cost of every assignment match the definition.
 #[test]
 fn grandfathered_limits_match_their_definition() {
     let (mut passed, mut allowed, mut excused) = (0, 0, 0);

@@ -14,7 +14,7 @@ use crate::grandfathered_limits::outcomes;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_portfolio-child");
 
-/// At most so many noisy actors per node.
+/// At most this many noisy actors per node.
 fn at_most(most: u64) -> String {
     format!(
         "noisy(A) :- actor_label(A,\"noise\",\"high\").\n\

@@ -1,4 +1,4 @@
-//! clingo judges finished plans: by the shipped programs, over the facts of the planned snapshot.
+//! clingo judges finished plans with the shipped programs, over the facts of the planned snapshot.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ fn a_wrong_cost_is_rejected() {
     );
 }
 
-/// A grounder that concludes something else than clingo is found out even where penalties are equal.
+/// Different conclusions of the grounder and clingo are detected even if penalties are equal.
 #[test]
 fn violations_that_only_one_side_finds_are_a_mismatch() {
     let rule = |unit: &str| format!(":- run_on(A,\"{unit}\"), actor(A).");
@@ -228,7 +228,7 @@ fn a_missing_judge_fails_only_plans_that_require_it() {
     }
 }
 
-/// A model that the checker rejects is no answer, and what is claimed of it is an error.
+/// A model that the checker rejects is no answer, and a claim about it is an error.
 #[test]
 fn a_proof_with_an_infeasible_model_is_an_error() {
     let mut file = small(2, None).file().clone();
@@ -256,7 +256,7 @@ fn a_changed_plan_is_judged_again() {
     let again = |plan: Plan| plan.judged_again(&snapshot, &judge()).map(|plan| plan.judged);
     assert_eq!(again(changed(&[0, 1, 1], &[0, 1, 1])).unwrap(), Judged::All);
     assert!(matches!(again(changed(&[0, 1, 1], &[0, 0, 1])), Err(PlanError::Judge(JudgeError::Mismatch(_)))));
-    // A violation of what runs is kept: there is nothing to confirm.
+    // A violation by running actors is kept: there is nothing to confirm.
     let mut file = snapshot.file().clone();
     file.units[0].slots = Some(0);
     let narrower = Snapshot::new(file).unwrap();

@@ -187,7 +187,7 @@ fn judging_in_parts_finds_every_wrong_sum() {
     }
 }
 
-/// What cannot be verified before the deadline is not begun, and the verdict says so.
+/// Checks that cannot end before the deadline are skipped, and the verdict reports this.
 #[test]
 fn a_deadline_limits_what_is_judged() {
     let snapshot = all_to_all();

@@ -30,7 +30,7 @@ fn limited(limits: Limits) -> Asp {
     Asp::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), limits).with_effort(300)
 }
 
-/// So many random seeds, without shrinking: a smaller seed is no smaller snapshot.
+/// The number of random seeds, without shrinking: a smaller seed is no smaller snapshot.
 fn seeds(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, max_shrink_iters: 0, ..ProptestConfig::default() }
 }

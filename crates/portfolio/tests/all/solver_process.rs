@@ -104,7 +104,7 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
         let (answer, said) = answer_and_warnings(&asp().with_effort(1 << 20), &snapshot, &stop);
         assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
-        // Checked once more by each of two threads.
+        // Each of two threads may check again.
         assert!(asked.load(Ordering::Relaxed) <= polls + 4, "{polls}");
         assert!(snapshot.violations(&answer.assignment).is_empty());
         assert!(vector(&snapshot, &answer) <= vector(&snapshot, &greedy) || polls < first);

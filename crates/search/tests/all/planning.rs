@@ -21,7 +21,7 @@ fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
     plan(snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap()
 }
 
-/// A plan in words.
+/// A plan as text.
 fn describe(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut lines = Vec::new();
     for (actor, place) in plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
@@ -151,7 +151,7 @@ fn running_actors_stay_unless_the_answer_is_better() {
     assert_eq!(kept.moves, vec![]);
 }
 
-/// A claim of optimality that what runs refutes is a defect of the strategy.
+/// A claim of optimality that the incumbent refutes is a defect of the strategy.
 #[test]
 fn a_claim_refuted_by_the_incumbent_is_an_error() {
     let snapshot =
@@ -278,7 +278,7 @@ fn a_search_leaves_the_judge_its_time() {
 
 #[test]
 fn grounded_rules_need_one_judgement() {
-    // Three run on u, where two are allowed; two of those that moved for no gain move back.
+    // Three actors run on u, where two are allowed; two moves without gain are reverted.
     let snapshot =
         world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=u d:cpu=1:at=w", "");
     let (says, judge) = (Fixed { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
@@ -329,7 +329,7 @@ fn an_answer_that_violates_a_rule_is_repaired() {
     assert!(at_most_two().violations(&plan.assignment).is_empty());
 }
 
-/// Records the numbers of messages that it is asked to plan with.
+/// Records the message counts of the snapshots that it plans.
 struct Counts(std::sync::Mutex<Vec<u64>>);
 
 impl Strategy for Counts {
@@ -427,7 +427,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_feasible_and_never_worse_than_what_runs(snapshot in any_world()) {
+    fn a_plan_is_feasible_and_never_worse_than_the_incumbent(snapshot in any_world()) {
         let incumbent = snapshot.incumbent();
         for strategy in strategies() {
             let plan = by(strategy, &snapshot);
@@ -460,7 +460,7 @@ proptest! {
     }
 }
 
-/// At most two on the first unit; it counts its judgements.
+/// Allows at most two actors on the first unit, and counts its judgements.
 #[derive(Default)]
 struct AtMostTwo(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Properties of every strategy, and what each is for.
+//! Properties of every strategy, and the strengths of each.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ fn without_time_bundles_are_placed_without_pricing() {
     for (units, actors, rules, expected) in [
         (slots, three, "together unit a b; together unit b c", "v v v"),
         ("u:cpu:99:node=n v:cpu:9:node=m g:gpu:9:node=m", "a:cpu=1 b:gpu=1", "together node a b", "v g"),
-        // As many as possible where there is no room for all, and otherwise beside placed members.
+        // Without room for all, as many members as possible are placed; new members join placed ones.
         (two, three, "together unit a b c", "u u -"),
         ("u:cpu:9 v:cpu:9", "a:cpu=8 b:cpu=1 c:cpu=1:at=v", "together unit a b", "u u v"),
         ("u:cpu:9 v:cpu:9", "a:cpu=1:at=v b:cpu=1", "together unit a b", "v v"),
@@ -414,7 +414,7 @@ fn published(name: &str) -> Snapshot {
     Snapshot::read(&text).unwrap()
 }
 
-/// Communication after so many batches from what runs, without a component.
+/// Communication after this number of batches from the incumbent, without a component.
 fn sent(snapshot: &Snapshot, batches: u64, without: Option<Ablation>) -> i64 {
     let (instance, budget) =
         (SearchInstance::new(snapshot, &|| false).without(without), Budget::effort(None, 1));
@@ -471,7 +471,7 @@ fn reheated_runs_find_better_placements_than_cold_ones() {
     }
 }
 
-/// Published instances are what the generators make, and each shape is placed within its limits.
+/// Published instances equal the generators' output, and each shape is placed within its limits.
 #[test]
 fn snapshots_of_every_shape_are_placed() {
     for (name, snapshot) in testkit::shapes(1) {

@@ -19,7 +19,7 @@ use simulator::load::{
 const WINDOWS: usize = 360;
 /// Windows before the actor is hot.
 const BEFORE: usize = 20;
-/// How much slower each actor is where it was moved to.
+/// The slowdown of a moved actor.
 const SLOWER: f64 = 3.0;
 
 /// A decision that is not judged yet.
@@ -48,7 +48,7 @@ fn seconds(windows: usize) -> Duration {
     Duration::from_secs_f64(u32::try_from(windows).map_or(f64::MAX, f64::from) * WINDOW_SECONDS)
 }
 
-/// One application with a hot pair on two units, whose actors are slower wherever they were not at first.
+/// One application with a hot pair on two units, whose actors are slower on any unit but their first.
 struct Trap {
     world: LoadWorld,
     first: Vec<Option<usize>>,
@@ -63,7 +63,7 @@ struct Trap {
 }
 
 impl Trap {
-    /// The traffic of a window: who has moved works three times as long, and exchanges a third.
+    /// The traffic of a window: a moved actor works three times as long and exchanges a third of the messages.
     fn traffic(&self, mean: &WindowTraffic) -> WindowTraffic {
         let mut traffic = mean.clone();
         for actor in (0..ACTORS).filter(|actor| self.current[*actor] != self.first[*actor]) {

@@ -1,12 +1,12 @@
-//! Worlds of which the lack of room is the shape.
+//! Snapshots with scarce capacity.
 
 use placement::Snapshot;
 use placement::file::{Actor, Unit};
 
 use super::parts::{actor, message, world};
 
-/// Exclusive devices in clusters: nodes of so many gpus with one slot each, as many actors as gpus, in communities that fit on a
-/// node; one message in five goes to another community.
+/// Exclusive devices in clusters: nodes with `each` GPUs of one slot, and as many actors as GPUs. Communities of actors
+/// fit on a node; one message in five goes to a random actor.
 pub fn clusters(nodes: usize, each: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = nodes * each;
@@ -38,14 +38,14 @@ pub fn clusters(nodes: usize, each: usize, seed: u64) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// Kinds of [`kind_cycles`], a cycle of three and one of four, and which of them comes after which.
+/// Kinds of [`kind_cycles`] in a cycle of three and one of four, each with the position of the next kind.
 const KIND_CYCLES: [(&str, usize); 7] =
     [("cpu", 1), ("gpu", 2), ("fpga", 0), ("npu", 4), ("tpu", 5), ("dsp", 6), ("vpu", 3)];
 
-/// Cycles of kinds: exclusive devices of seven kinds, one of each on every node, all taken. Each kind's actors may be on the next kind
-/// of their cycle, too, and run on their own: no two on different kinds can change places, three can in one cycle and four in the other.
+/// Cycles of kinds: exclusive devices of seven kinds, one of each on every node, all in use. Actors run on their own
+/// kind and the next one of its cycle. So no two actors on different kinds can swap, but three or four can rotate.
 ///
-/// Actors are in communities of seven that know nothing of kinds; one message in five goes to any actor.
+/// Actors are in communities of seven, independent of kinds; one message in five goes to a random actor.
 pub fn kind_cycles(nodes: usize, seed: u64) -> Snapshot {
     const EACH: usize = KIND_CYCLES.len();
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -77,8 +77,8 @@ pub fn kind_cycles(nodes: usize, seed: u64) -> Snapshot {
     Snapshot::new(world((0..count).map(unit).collect(), listed, messages)).unwrap()
 }
 
-/// Tight memory: units have 3 % more than what they would need if actors were where they were when memory was bought,
-/// which is forgotten. Actors are large and small, one in eight takes a third of a unit.
+/// Tight memory: units have 3 % more memory than a hidden placement needs. One actor in eight is large and takes a
+/// third of a unit.
 pub fn tight_memory(actors: usize, units: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut bought = vec![0; units];
@@ -86,7 +86,7 @@ pub fn tight_memory(actors: usize, units: usize, seed: u64) -> Snapshot {
     let listed = (0..actors).map(|at| {
         let memory = if rng.u8(..8) == 0 { rng.u64(200..=400) } else { rng.u64(5..=60) };
         let work = rng.u64(10..=100);
-        // Where there is most left.
+        // The unit with more memory left.
         let (a, b) = (rng.usize(..units), rng.usize(..units));
         let home = if bought[a] < bought[b] { a } else { b };
         bought[home] += memory;
@@ -112,7 +112,7 @@ pub fn tight_memory(actors: usize, units: usize, seed: u64) -> Snapshot {
     Snapshot::new(world((0..units).map(unit).collect(), listed, messages)).unwrap()
 }
 
-/// Many small applications that stay where they are around one, of four times their size, that is to be placed.
+/// Many small fixed applications, and one of four times their size that is placed between them.
 pub fn neighbours(applications: usize, each: usize, units: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let id = |at: usize| format!("node-{}/cpu-{at}", at / 4);
@@ -122,7 +122,7 @@ pub fn neighbours(applications: usize, each: usize, units: usize, seed: u64) -> 
     let listed = (0..count).map(|at| {
         let weight = rng.u64(10..=100);
         work += weight;
-        // Each application is around a node of its own.
+        // Each application is mostly on a node of its own.
         let (near, far) = (at / each * 4 + rng.usize(..4), rng.usize(..units));
         let current = (at < fixed).then(|| id(if rng.u8(..4) == 0 { far } else { near % units }));
         Actor { fixed: at < fixed, current, ..actor(at, &["cpu"], weight) }
@@ -145,7 +145,7 @@ pub fn neighbours(applications: usize, each: usize, units: usize, seed: u64) -> 
                 messages.push(message(at, to, rng.u64(1..=100)));
             }
         }
-        // Who is to be placed speaks with those who are there.
+        // Movable actors send to fixed ones.
         if at >= fixed {
             messages.push(message(at, rng.usize(..fixed), rng.u64(1..=100)));
         }

@@ -1,21 +1,21 @@
-//! Worlds of which who sends to whom is the shape.
+//! Snapshots with a characteristic message graph.
 
 use placement::Snapshot;
 use placement::file::Unit;
 
 use super::parts::{actor, message, world};
 
-/// Kinds of device in a world of heavy tails.
+/// Kinds of [`heavy_tails`].
 const KINDS: [&str; 12] =
     ["cpu", "gpu", "fpga", "npu", "tpu", "dsp", "vpu", "ipu", "dpu", "mcu", "asic", "qpu"];
 
-/// Heavy tails: actors that join prefer hubs to send to (Barabási and Albert 1999), rates and works are of Pareto's
-/// distribution, and there are twelve kinds of device, most of them rare, on nodes of one to twelve units.
+/// Heavy tails: a graph by preferential attachment (Barabási and Albert 1999), with Pareto distributed rates and work.
+/// Twelve kinds of devices, most of them rare, are on nodes of one to twelve units.
 ///
-/// An actor runs on one to three kinds. If each took its first, kinds would be at 80 % of their capacity.
+/// An actor runs on one to three kinds. With every actor on its first kind, kinds are at 80 % of their capacity.
 pub fn heavy_tails(actors: usize, units: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
-    // Every kind is there, and the first ones more often.
+    // Every kind occurs, and the first ones more often.
     let drawn = |at: usize| {
         let most = rng.usize(..KINDS.len());
         if at < KINDS.len() { at } else { rng.usize(..=most) }
@@ -64,7 +64,7 @@ pub fn heavy_tails(actors: usize, units: usize, seed: u64) -> Snapshot {
     Snapshot::new(world(units, listed, messages)).unwrap()
 }
 
-/// A whole number of Pareto's distribution with exponent 1.2, from `least` on and at most `most`.
+/// A Pareto distributed integer with exponent 1.2, between `least` and `most`.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -77,9 +77,10 @@ fn pareto(rng: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
     (drawn as u64).clamp(least, most)
 }
 
-/// A tree: each actor but the first sends to one before it of the last `WIDE`, what it gets from below and something of its own.
+/// A tree: each actor but the first sends to one of the `WIDE` actors before it, the sum of its received messages and
+/// some of its own.
 ///
-/// Units are cpus and, each fourth, gpus, four on a node, at 85 %; one actor in four can run on both.
+/// Every fourth unit is a GPU, the others are CPUs, four on a node, at 85 %. One actor in four can run on both.
 pub fn tree(actors: usize, units: usize, seed: u64) -> Snapshot {
     const WIDE: usize = 40;
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -129,7 +130,7 @@ fn sparse(
         kind: kind(at).into(),
         node: format!("node-{}", at / 4),
         zone: Some(format!("zone-{}", at / 16)),
-        // All of it would fit on the cpus.
+        // All work would fit on the CPUs.
         capacity: (work * 100).div_ceil(cpus * 85),
         ..Unit::default()
     };

@@ -1,4 +1,4 @@
-//! Worlds of one shape, by seed.
+//! Snapshots of various shapes, by seed.
 
 mod crowded;
 mod graphs;
@@ -12,9 +12,9 @@ use placement::{Criterion, Snapshot};
 pub use crowded::{clusters, kind_cycles, neighbours, tight_memory};
 pub use graphs::{heavy_tails, stencil, tree};
 
-/// Worlds of eight shapes that `examples/instances` has as files, by name: the family, actors, units and the seed.
+/// The snapshots of eight shapes in `examples/instances`. A name consists of family, actors, units and seed.
 ///
-/// [`grid`] and [`kind_cycles`] are there, too, as families Q and R of another generator, `generate.py`.
+/// [`grid`] and [`kind_cycles`] are families Q and R there, from the generator `generate.py`.
 #[must_use]
 pub fn shapes(seed: u64) -> Vec<(String, Snapshot)> {
     let worlds = [
@@ -32,8 +32,8 @@ pub fn shapes(seed: u64) -> Vec<(String, Snapshot)> {
     worlds.into_iter().map(|(family, world)| (name(family, &world), world)).collect()
 }
 
-/// A quadratic assignment problem: one node with `side` × `side` exclusive devices on a grid, where a message costs the steps
-/// from one device to the other, as many actors, and so many random pairs of them that send each other 1 to 100 messages.
+/// A quadratic assignment problem: one node with `side` × `side` exclusive devices on a grid, and as many actors. A
+/// message costs the distance of the devices; `pairs` random pairs of actors exchange 1 to 100 messages.
 pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = side * side;
@@ -77,8 +77,8 @@ pub fn grid(side: usize, pairs: usize, seed: u64) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// Stages of a pipeline, each actor of which sends to each of the next: so many actors each, on nodes of four units of which the
-/// last is another kind, at half of their capacity.
+/// A pipeline with stages of these sizes; each actor sends to every actor of the next stage. Nodes have four units, the
+/// last of another kind, at half of their capacity.
 pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count: usize = stages.iter().sum();
@@ -122,8 +122,8 @@ pub fn all_to_all(stages: &[usize], units: usize, seed: u64) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// A famine of one kind: so many actors that run on gpus alone have a third more work than the few gpus can do, and as many that
-/// run on cpus have twice the room. Each sends to the next, and to a random one.
+/// Scarcity of one kind: actors that only run on GPUs exceed their capacity by a third, and as many actors on CPUs have
+/// twice the capacity. Each actor sends to the next one and to a random one.
 pub fn famine(actors: usize, gpus: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kind = |at: usize| if at < actors { "gpu" } else { "cpu" };

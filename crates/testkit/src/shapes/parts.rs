@@ -1,9 +1,9 @@
-//! What worlds of all shapes are put together of.
+//! Parts of the snapshots of all shapes.
 
 use placement::Criterion;
 use placement::file::{Actor, Levels, Message, RunsOn, SnapshotFile, Unit};
 
-/// A world of these, of overload and then communication.
+/// A file with these objects, and the objectives overload, then communication.
 pub(super) fn world(units: Vec<Unit>, actors: Vec<Actor>, messages: Vec<Message>) -> SnapshotFile {
     let mut file = SnapshotFile {
         version: placement::file::VERSION,

@@ -78,7 +78,7 @@ pub fn shown(yaml: &str) -> String {
 }
 
 mod erased {
-    /// Anything that prints itself as JSON.
+    /// Types that serialise to JSON.
     pub trait Json {
         fn json(&self) -> String;
     }
@@ -89,7 +89,7 @@ mod erased {
     }
 }
 
-/// What a change adds to the lines of the base, and what it takes away.
+/// The lines that a change adds to the snapshot of the base, and those that it removes.
 pub fn difference(yaml: &str) -> String {
     let (before, after) = (shown(BASE), shown(yaml));
     let gone = before

@@ -59,7 +59,7 @@ impl Server<'_> {
     }
 }
 
-/// The units with their memory, and what is said of the pools.
+/// The units with their memory, and the status of the pools.
 fn of(servers: &[Server<'_>], pools: &[&str]) -> String {
     let mut yaml = String::new();
     for (nth, server) in servers.iter().enumerate() {
@@ -174,7 +174,7 @@ fn partitions_that_are_offered_as_gpus_are_units_with_their_own_memory() {
 }
 
 #[test]
-fn unused_replicas_of_shared_devices_are_said() {
+fn unused_replicas_of_shared_devices_are_reported() {
     let server =
         || Server { resources: "nvidia.com/gpu=20", devices: &["g0 GPU T4 0 16000", "g1 GPU T4 0 16000"] };
     insta::assert_snapshot!("not shared", of(&[server()], &[GPUS]));

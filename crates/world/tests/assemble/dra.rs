@@ -126,7 +126,7 @@ fn line(unit: &Unit) -> String {
     )
 }
 
-/// The units, and what is said of the pools.
+/// The units, and the status of the pools.
 fn of(objects: &[String]) -> String {
     let units = world::units(&index(objects), &Policy::builtin("p"));
     let mut lines: Vec<String> = units.values().map(line).collect();

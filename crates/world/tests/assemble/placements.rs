@@ -91,7 +91,7 @@ fn demand_digests_ignore_other_applications_and_places() {
     let more = format!("{other}\n---\n{}\n---\n{}", placement("other", "{}"), placement("app", "{}"));
     assert_eq!(demand(BASE), demand(&changed("kind: cpu", "kind: cpu", &more)));
     assert_ne!(demand(BASE), demand(&changed("arrivals: 1/s", "arrivals: 2/s", "")));
-    // What only concerns a running pod is rolled out, and what concerns places is planned.
+    // An edit of the container is only rolled out; an edit that affects placement is planned.
     assert_eq!(demand(BASE), demand(&changed("[{name: c}]", "[{name: c, image: new}]", "")));
     assert_ne!(demand(BASE), demand(&changed("replicas: 2,", "replicas: 2, spread: node,", "")));
 }

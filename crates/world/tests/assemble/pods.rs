@@ -103,7 +103,7 @@ fn rules_between_pods_become_constraints() {
         (group("a", 1, &apart("x", zone)), pod("n0", "x", CONTAINER), "never a-0 n0,n1"),
         (group("a", 1, CONTAINER), pod("n2", "x", &apart("a", zone)), "never a-0 n2"),
         (group("a", 1, CONTAINER), pod("n2", "x", &apart("b", zone)), ""),
-        // the first of a group decides
+        // the first actor of a group determines the domain
         (
             group("a", 2, &near("a", host)),
             String::new(),

@@ -4,7 +4,7 @@ use placement::file::Constraint;
 
 use crate::cluster::{BASE, changed, difference, placement, world_of};
 
-/// What bounds the application: `MAX of RESOURCE in POOLS DOMAIN: REASON`.
+/// The quotas of the application: `MAX of RESOURCE in POOLS DOMAIN: REASON`.
 fn quotas(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let summary = world.snapshot.file().constraints.iter().filter_map(|given| match given {
@@ -38,7 +38,7 @@ fn quotas_exclude_the_usage_of_others() {
     let with =
         |hard: &str, more: &str| changed("kind: cpu", "kind: cpu", &format!("{}\n---\n{more}", quota(hard)));
     for (yaml, expected) in [
-        // Bounds that cannot be reached say nothing.
+        // Bounds that cannot be reached are omitted.
         (pool("instances: {max: 2}, quota: {perNamespace: 2}", ""), ""),
         (
             pool("instances: {max: 1}", ""),
@@ -66,7 +66,7 @@ fn quotas_exclude_the_usage_of_others() {
             with("requests.nvidia.com/gpu: 1", foreign),
             "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 1, less the usage of others",
         ),
-        // What is no request of pods, what ended, what another namespace has, and quotas with scopes.
+        // Quotas of other resources, ended pods, pods of other namespaces, and quotas with scopes do not count.
         (with("limits.cpu: 0, count/secrets: 0, requests.storage: 0", foreign), ""),
         (with("pods: 2", &foreign.replace("}]}}", "}]}, status: {phase: Succeeded}}")), ""),
         (with("pods: 2", &foreign.replace("namespace: ns", "namespace: away")), ""),
@@ -77,7 +77,7 @@ fn quotas_exclude_the_usage_of_others() {
     }
 }
 
-/// However many pools hand out a resource, and though it is one NUMA domain's, it is bounded once.
+/// A quota of a resource is one constraint, even if several pools or a NUMA domain provide the resource.
 #[test]
 fn device_quotas_span_all_pools_of_the_resource() {
     let quota = |hard: &str| {
@@ -190,7 +190,7 @@ fn pools_can_select_namespaces() {
         ("matchLabels: {team: vision}", namespace, ""),
         ("matchLabels: {team: audio}", namespace, rule),
         ("matchExpressions: [{key: team, operator: Exists}]", "", rule),
-        // Of a namespace that is not known the name is.
+        // Without the Namespace object only its name is known.
         ("matchLabels: {kubernetes.io/metadata.name: ns}", "", ""),
     ] {
         let pool = format!("speed: \"2\", namespaceSelector: {{{selector}}}}}");

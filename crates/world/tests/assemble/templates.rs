@@ -32,7 +32,7 @@ fn never(yaml: &str) -> String {
     summary.collect::<Vec<_>>().join("; ").replace(['"', '{', '}'], "")
 }
 
-/// What an actor requests on a cpu.
+/// The requests of an actor on a CPU.
 fn asked(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let on_cpu = &world.snapshot.file().actors[0].runs_on["cpu"];
@@ -52,7 +52,7 @@ fn object(api: &str, kind: &str, name: &str, more: &str) -> String {
 }
 
 #[test]
-fn templates_that_are_never_scheduled_say_why() {
+fn templates_that_are_never_scheduled_have_a_reason() {
     let both = "units:[n0/cpus-0,n1/cpus-0]: ";
     let priority = |name: &str| object("scheduling.k8s.io/v1", "PriorityClass", name, ", value: 1");
     let account = |name: &str| object("v1", "ServiceAccount", name, "");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Draw, TAINT, WORLD};
 
-/// What a template may ask for.
+/// A feature of a template.
 #[derive(Clone, Copy, PartialEq)]
 enum Feature {
     NodeSelector,
@@ -78,7 +78,7 @@ impl Draw {
         }
     }
 
-    /// Mostly one.
+    /// Mostly one of these.
     fn few(&mut self) -> usize {
         if self.chance(25) { 2 } else { 1 }
     }
