@@ -1,0 +1,104 @@
+//! Measured numbers replace those of the manifest, group by group.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use counters::{MeasuredGroup, MeasuredNumbers};
+use jiff::Timestamp;
+use world::{Index, MeasuredDemand, Objects, Policy, assemble, assemble_measured};
+
+use super::cluster::{BASE, changed, key, placement};
+
+/// Two groups that send to each other; `cam` is measured.
+fn world() -> String {
+    let log = ", {name: log, implementations: [{kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}], \
+               channels: [{from: cam, to: log, rate: 1/s, pattern: AllToAll}, {from: log, to: cam, rate: 2/s, pattern: AllToAll, drag: 3}]}";
+    let end = "{kind: gpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}";
+    changed(end, &format!("{}{log}", end.strip_suffix("]}").unwrap()), &placement("app", "{}"))
+}
+
+fn measured() -> MeasuredNumbers {
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let work = |cpu, gpu| BTreeMap::from([("cpu".to_owned(), cpu), ("gpu".to_owned(), gpu)]);
+    let group = MeasuredGroup { wanted: 2, windows: 8, messages: true, work: true, annoyance: true };
+    MeasuredNumbers {
+        groups: [("cam".to_owned(), group)].into(),
+        pairs: [(pair("cam-0", "log-0"), 700), (pair("cam-1", "gone-0"), 5)].into(),
+        group_messages: [(pair("cam", "log"), 2)].into(),
+        work: [("cam-0".to_owned(), work(90, 9)), ("cam-1".to_owned(), work(u64::MAX, 1))].into(),
+        annoyance: [(pair("log-0", "cam-1"), 4), (pair("cam-1", "log-0"), 6)].into(),
+        services: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn measured_groups_replace_their_work_and_what_they_send() {
+    let mut objects = Objects::default();
+    objects.read("test", &world()).unwrap();
+    let (index, policy, now) = (Index::of(&objects), Policy::builtin("p"), Timestamp::UNIX_EPOCH);
+    let manifest = assemble(&index, &key("app"), &policy, now).unwrap();
+    let numbers = measured();
+    let measured = assemble_measured(&index, &key("app"), &policy, now, Some(&numbers)).unwrap();
+    let shown = |world: &world::AssembledSnapshot| {
+        let file = world.snapshot.file();
+        let short = |id: &str| id.strip_prefix("ns/app/").unwrap_or(id).to_owned();
+        let works = file.actors.iter().map(|actor| {
+            let works: Vec<u64> = actor.runs_on.values().map(|way| way.work).collect();
+            format!("{} {works:?}", short(&actor.id))
+        });
+        let messages =
+            file.messages.iter().map(|it| format!("{}>{} {}", short(&it.from), short(&it.to), it.count));
+        let flows = file
+            .group_messages
+            .iter()
+            .map(|it| format!("{}>>{} {} drag {}", short(&it.from), short(&it.to), it.count, it.drag));
+        let drags = file.annoyance.iter().map(|it| format!("{}-{} {}", short(&it.a), short(&it.b), it.drag));
+        works.chain(messages).chain(flows).chain(drags).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        shown(&manifest),
+        [
+            "cam-0 [600000, 60000]",
+            "cam-1 [600000, 60000]",
+            "log-0 [60000]",
+            "cam>>log 30 drag 3",
+            "log>>cam 30 drag 0"
+        ]
+    );
+    assert_eq!(
+        shown(&measured),
+        [
+            "cam-0 [90, 9]",
+            "cam-1 [1099511627776, 1]",
+            "log-0 [60000]",
+            "cam-0>log-0 700",
+            "cam>>log 2 drag 0",
+            "log>>cam 30 drag 0",
+            "cam-1-log-0 10",
+        ]
+    );
+    assert!(measured.is_measured() && !manifest.is_measured());
+    assert_eq!(measured.demand(), manifest.demand(), "the demand is that of manifest and policy");
+    assert_ne!(measured.digest(), manifest.digest());
+}
+
+#[test]
+fn other_applications_count_with_their_measured_work() {
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let mut objects = Objects::default();
+    objects.read("test", &format!("{}\n---\n{other}", world())).unwrap();
+    let (mut index, policy, now) = (Index::of(&objects), Policy::builtin("p"), Timestamp::UNIX_EPOCH);
+    let mut load = |measured: Option<MeasuredDemand>| {
+        index.set_measured(&key("app"), measured.map(Arc::new));
+        let world = assemble(&index, &key("other"), &policy, now).unwrap();
+        // The sum of other applications on a unit is an actor of its own.
+        let of_others = world.snapshot.file().actors.iter().filter(|actor| actor.id.starts_with("*/"));
+        of_others.flat_map(|actor| actor.runs_on.values()).map(|way| way.work).sum::<u64>()
+    };
+    // `cam-0` is placed on a GPU.
+    assert_eq!(load(None), 60_000);
+    let numbers = measured();
+    assert_eq!(load(Some(MeasuredDemand { window: policy.window, numbers: numbers.clone() })), 9);
+    assert_eq!(load(Some(MeasuredDemand { window: policy.window * 2, numbers })), 60_000, "another window");
+    assert_eq!(load(None), 60_000);
+}

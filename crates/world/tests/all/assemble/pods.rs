@@ -1,0 +1,225 @@
+//! Rules between pods, and between pods and volumes, as constraints.
+
+use placement::file::{Constraint, Domain, Places};
+
+use super::cluster::world_of;
+
+/// Two hosts in zone a and one in b; a pool of their CPUs; an application of these groups; other documents.
+fn cluster(groups: &str, more: &str) -> String {
+    let node = |name: &str, zone: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}, \
+             topology.kubernetes.io/zone: {zone}}}}}, status: {{allocatable: {{cpu: \"4\", memory: 8Gi, pods: \"10\"}}}}}}\n---\n"
+        )
+    };
+    format!(
+        "{}{}{}{{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: cpus}}, spec: {{kind: cpu}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: app, namespace: ns, uid: own}}, \
+         spec: {{actors: [{groups}]}}}}\n---\n{more}",
+        node("n0", "a"),
+        node("n1", "a"),
+        node("n2", "b")
+    )
+}
+
+/// A group whose pods have the label `app` with its name.
+fn group(name: &str, replicas: u32, spec: &str) -> String {
+    format!(
+        "{{name: {name}, replicas: {replicas}, implementations: [{{kind: cpu, serviceTime: 1ms, template: {{metadata: \
+         {{labels: {{app: {name}}}}}, spec: {{{spec}}}}}}}]}}"
+    )
+}
+
+const CONTAINER: &str = "containers: [{name: c}]";
+
+/// A pod on a node, with a label.
+fn pod(node: &str, app: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: ns, uid: p, labels: {{app: {app}}}}}, \
+         spec: {{nodeName: {node}, {spec}}}}}"
+    )
+}
+
+fn term(kind: &str, app: &str, key: &str) -> String {
+    format!(
+        "affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {key}, labelSelector: \
+         {{matchLabels: {{app: {app}}}}}}}]}}}}"
+    )
+}
+
+/// The constraints as text, without reasons.
+fn shown(yaml: &str) -> String {
+    let short = |ids: &[String]| {
+        ids.iter().map(|id| id.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>().join(",")
+    };
+    let domain = |domain: &Domain| format!("{}+{}", domain.nodes.join(","), domain.others);
+    let world = world_of(yaml).unwrap();
+    let one = |constraint: &Constraint| match constraint {
+        Constraint::Apart { on, actors, .. } => format!("apart {on} {}", short(actors)),
+        Constraint::Never { actors, places: Places::Units(units), except_current: true, .. } => {
+            format!("never {} {}", short(actors), units.join(",").replace("/cpus-0", ""))
+        }
+        Constraint::Quota { actors, max, .. } => format!("quota {} {max}", short(actors)),
+        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => format!(
+            "peers {} of {}: {}; {max:?} {skew:?} {join:?}",
+            short(actors),
+            short(peers),
+            domains.iter().map(domain).collect::<Vec<_>>().join(" ")
+        ),
+        other => format!("{other:?}"),
+    };
+    world.snapshot.file().constraints.iter().map(one).collect::<Vec<_>>().join("\n").replace("Some", "")
+}
+
+#[test]
+fn rules_between_pods_become_constraints() {
+    let host = "kubernetes.io/hostname";
+    let zone = "topology.kubernetes.io/zone";
+    let with = |spec: &str| format!("{spec}, {CONTAINER}");
+    let apart = |app: &str, key: &str| with(&term("podAntiAffinity", app, key));
+    let near = |app: &str, key: &str| with(&term("podAffinity", app, key));
+    let spread = |more: &str| {
+        with(&format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {zone}, whenUnsatisfiable: DoNotSchedule, \
+             labelSelector: {{matchLabels: {{app: a}}}}{more}}}]"
+        ))
+    };
+    let port =
+        |port: &str| format!("containers: [{{name: c, ports: [{{containerPort: 80, hostPort: {port}}}]}}]");
+    let two = |a: &str, b: &str| format!("{}, {}", group("a", 2, a), group("b", 1, b));
+    for (groups, more, expected) in [
+        (group("a", 2, &apart("a", host)), String::new(), "apart node a-0,a-1"),
+        (group("a", 2, &apart("a", zone)), String::new(), "apart zone a-0,a-1"),
+        // a single actor is no pair
+        (group("a", 1, &apart("a", host)), String::new(), ""),
+        // nodes without the label are free
+        (group("a", 2, &apart("a", "rack")), String::new(), ""),
+        (
+            two(&apart("b", zone), CONTAINER),
+            String::new(),
+            "peers a-0,a-1 of b-0: n0,n1+0 n2+0; (0) None None",
+        ),
+        // both directions with pods that run
+        (group("a", 1, &apart("x", zone)), pod("n0", "x", CONTAINER), "never a-0 n0,n1"),
+        (group("a", 1, CONTAINER), pod("n2", "x", &apart("a", zone)), "never a-0 n2"),
+        (group("a", 1, CONTAINER), pod("n2", "x", &apart("b", zone)), ""),
+        // the first actor of a group determines the domain
+        (
+            group("a", 2, &near("a", host)),
+            String::new(),
+            "peers a-0,a-1 of a-0,a-1: n0+0 n1+0 n2+0; None None (First)",
+        ),
+        (
+            group("a", 1, &near("x", zone)),
+            pod("n1", "x", CONTAINER),
+            "peers a-0 of : n0,n1+1 n2+0; None None (Peer)",
+        ),
+        (group("a", 2, &spread("")), String::new(), "peers a-0,a-1 of a-0,a-1: n0,n1+0 n2+0; None (1) None"),
+        (
+            group("a", 2, &spread(", minDomains: 3")),
+            pod("n2", "a", CONTAINER),
+            "peers a-0,a-1 of a-0,a-1: n0,n1+0 n2+1 +0; None (1) None",
+        ),
+        (
+            two(&port("8080"), &port("8080, protocol: UDP")),
+            pod("n1", "x", &port("8080, hostIP: 10.0.0.1")),
+            "never a-0,a-1 n1\napart node a-0,a-1",
+        ),
+        (two(&port("8080"), &port("8080")), String::new(), "apart node a-0,a-1\napart node a-0,a-1,b-0"),
+    ] {
+        assert_eq!(shown(&cluster(&groups, &more)), expected, "{groups} beside {more}");
+    }
+}
+
+#[test]
+fn claims_become_constraints() {
+    let spec = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], containers: [{name: c}]";
+    let claim = |spec: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data, namespace: ns}}, spec: {{{spec}}}}}"
+        )
+    };
+    let volume = "{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d, volumeHandle: h}, \
+                  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, \
+                  operator: In, values: [b]}]}]}}}}";
+    let class = |more: &str| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: fast}}, provisioner: d{more}}}"
+        )
+    };
+    let waits = ", volumeBindingMode: WaitForFirstConsumer";
+    let in_a =
+        "allowedTopologies: [{matchLabelExpressions: [{key: topology.kubernetes.io/zone, values: [a]}]}]";
+    let limit = "{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n2}, spec: {drivers: [{name: d, nodeID: n2, \
+                 allocatable: {count: 0}}]}}";
+    let all = "never a-0,a-1 n0,n1,n2";
+    let bound = "volumeName: pv, accessModes: [ReadWriteMany]";
+    for (more, expected) in [
+        (format!("{}\n---\n{volume}", claim(bound)), "never a-0,a-1 n0,n1"),
+        (format!("{}\n---\n{volume}\n---\n{limit}", claim(bound)), "never a-0,a-1 n0,n1\nnever a-0,a-1 n2"),
+        (claim("volumeName: gone"), all),
+        (format!("{}\n---\n{}", claim("storageClassName: fast"), class("")), all),
+        (claim("storageClassName: fast"), all),
+        (format!("{}\n---\n{}", claim("storageClassName: fast"), class(waits)), ""),
+        (
+            format!("{}\n---\n{}", claim("storageClassName: fast"), class(&format!("{waits}, {in_a}"))),
+            "never a-0,a-1 n2",
+        ),
+        (
+            format!(
+                "{}\n---\n{}",
+                claim("storageClassName: fast, accessModes: [ReadWriteOncePod]"),
+                class(waits)
+            ),
+            "quota a-0,a-1 1",
+        ),
+    ] {
+        assert_eq!(shown(&cluster(&group("a", 2, spec), &more)), expected, "{more}");
+    }
+}
+
+#[test]
+fn nodes_that_evict_after_some_time_are_avoided_while_others_have_room() {
+    let tolerations =
+        "tolerations: [{key: maintenance, operator: Exists, tolerationSeconds: 60}], containers: [{name: c}]";
+    let tainted = |yaml: String, nodes: &[&str]| {
+        nodes.iter().fold(yaml, |yaml, node| {
+            let place =
+                format!("topology.kubernetes.io/zone: {}}}}},", if *node == "n2" { "b" } else { "a" });
+            let from = yaml.find(&format!("hostname: {node}")).unwrap();
+            let at = from + yaml[from..].find(&place).unwrap() + place.len();
+            format!(
+                "{} spec: {{taints: [{{key: maintenance, effect: NoExecute}}]}},{}",
+                &yaml[..at],
+                &yaml[at..]
+            )
+        })
+    };
+    for (replicas, nodes, expected) in [
+        (2, &["n0"][..], "never a-0,a-1 n0"),
+        (20, &["n0"], &never("n0", 20)),
+        // the two others have room for 10 pods each
+        (21, &["n0"], ""),
+        (1, &["n0", "n1", "n2"], ""),
+    ] {
+        let yaml = tainted(cluster(&group("a", replicas, tolerations), ""), nodes);
+        assert_eq!(shown(&yaml), expected, "{replicas} {nodes:?}");
+    }
+}
+
+fn never(node: &str, actors: u32) -> String {
+    let names: Vec<String> = (0..actors).map(|index| format!("a-{index}")).collect();
+    format!("never {} {node}", names.join(","))
+}
+
+#[test]
+fn rules_that_are_not_modelled_are_named() {
+    let spec = "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: \
+                {matchExpressions: [{key: disk, operator: Exists}]}}]}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, \
+                whenUnsatisfiable: ScheduleAnyway}], containers: [{name: c}]";
+    let left = |spec: &str| {
+        world_of(&cluster(&group("a", 1, spec), "")).unwrap().snapshot.file().left_to_scheduler.join("; ")
+    };
+    assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
+    assert_eq!(left(CONTAINER), "");
+}

@@ -1,0 +1,15 @@
+//! Tests of the index, of units, and of snapshots assembled from small clusters.
+
+mod assemble;
+mod grace;
+mod index;
+mod measured;
+mod noise;
+mod ownership;
+mod places;
+mod pod_requests;
+mod refusals;
+mod requests;
+mod scene;
+mod surveillance;
+mod unplanned;
