@@ -279,9 +279,9 @@ impl Memory {
             let max = remaining.min(max);
             let mut count = 0;
             for gpu in gpus {
-                let may_be_withheld = max > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
-                count += usize::from(may_be_withheld);
-                gpu.health = if may_be_withheld { Health::Unknown } else { Health::Lost };
+                let is_candidate = max > 0 && gpu.health != Health::Lost && !self.is_off_bus(gpu);
+                count += usize::from(is_candidate);
+                gpu.health = if is_candidate { Health::Unknown } else { Health::Lost };
             }
             remaining -= count.min(max);
         }

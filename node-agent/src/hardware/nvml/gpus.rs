@@ -160,7 +160,7 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
     let incomplete = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
     let mut links = links(&gpus, known, withheld);
     links.extend(gpus.iter().filter_map(processor_link));
-    Ok(Found { links, devices, incomplete, withheld })
+    Ok(Found { devices, links, incomplete, withheld })
 }
 
 /// The kind of links between a GPU and the processors of its superchip.

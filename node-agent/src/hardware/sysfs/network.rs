@@ -14,17 +14,16 @@ use crate::hardware::{changes::names, hwloc::is_address};
 /// Ports without a link, and virtual interfaces that report no speed, are left out. The fastest port, not the sum: the
 /// representors of virtual functions are interfaces of the same device with the speed of its port.
 pub fn bandwidths(root: &Path) -> BTreeMap<String, i64> {
-    let classes: [(&str, fn(&Path) -> Option<i64>); 2] = [("net", ethernet), ("infiniband", infiniband)];
-    let mut bandwidths = BTreeMap::<String, i64>::new();
-    for (class, bandwidth) in classes {
+    let interfaces = |class: &str| {
         let folder = root.join("sys/class").join(class);
-        for interface in names(&folder).into_iter().map(|name| folder.join(name)) {
-            let (Some(address), Some(bandwidth)) = (address(&interface), bandwidth(&interface)) else {
-                continue;
-            };
-            let known = bandwidths.entry(address).or_default();
-            *known = bandwidth.max(*known);
-        }
+        names(&folder).into_iter().map(move |name| folder.join(name))
+    };
+    let ethernet = interfaces("net").filter_map(|it| Some((address(&it)?, ethernet(&it)?)));
+    let infiniband = interfaces("infiniband").filter_map(|it| Some((address(&it)?, infiniband(&it)?)));
+    let mut bandwidths = BTreeMap::<String, i64>::new();
+    for (address, bandwidth) in ethernet.chain(infiniband) {
+        let known = bandwidths.entry(address).or_default();
+        *known = bandwidth.max(*known);
     }
     bandwidths
 }
