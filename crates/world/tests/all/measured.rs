@@ -15,7 +15,7 @@ use world::{
 
 /// The scene, with the pods of `web` in these states: phase, since when ready, and whether it is being deleted.
 fn world(states: [(&str, Option<&str>, bool); 2]) -> Index {
-    let mut all = scene::everything();
+    let mut all = crate::scene::everything();
     for (pod, (phase, ready, is_deleted)) in ["web-s-0", "web-s-1"].iter().zip(states) {
         let at = all.pods.iter().position(|it| it.metadata.name.as_deref() == Some(pod)).unwrap();
         let mut value = serde_json::to_value(&*all.pods[at]).unwrap();
@@ -106,7 +106,7 @@ fn service_times_of_a_kind_that_was_left_are_remembered_by_the_decision() {
         kind: kind.to_owned(),
         service_time: time.to_owned(),
     };
-    let mut all = scene::everything();
+    let mut all = crate::scene::everything();
     let at = all.placements.iter().position(|it| it.metadata.name.as_deref() == Some("web")).unwrap();
     let mut decision = (*all.placements[at]).clone();
     decision.spec.measured = vec![
