@@ -1,5 +1,4 @@
 //! Concurrent plans: one line describes the planned snapshot, one the latest one, one the committed plan.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

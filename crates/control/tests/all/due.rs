@@ -1,5 +1,4 @@
 //! Reasons to plan again: one line of changes, one reason.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

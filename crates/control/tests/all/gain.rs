@@ -1,5 +1,4 @@
 //! Gains of plans over windows.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 

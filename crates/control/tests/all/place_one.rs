@@ -1,5 +1,4 @@
 //! Actors requested at run time: one line of cluster, one of placements.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 #[allow(dead_code, reason = "other tests plan with it")]
 use std::collections::{BTreeMap, BTreeSet};

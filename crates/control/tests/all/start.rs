@@ -1,5 +1,4 @@
 //! Applications that start all at once or not at all.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

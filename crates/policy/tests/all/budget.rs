@@ -1,5 +1,4 @@
 //! What a policy reads and computes stays within its budget.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::Snapshot;
 use policy::{GroundBudget, Policy};

@@ -1,5 +1,4 @@
 //! Facts about pairs of actors that channels between groups connect.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Snapshot};

@@ -1,5 +1,4 @@
 //! Time-dependent state: stale agents and withdrawn units.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::sync::Arc;
 use std::time::Duration;

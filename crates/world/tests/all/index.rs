@@ -1,5 +1,4 @@
 //! Incremental updates of the index, compared with a rebuild.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
 //! Tests of the index, of units, and of snapshots assembled from small clusters.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod assemble;
 mod grace;

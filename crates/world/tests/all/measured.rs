@@ -1,5 +1,4 @@
 //! Running actors and manifests, to which measured load is joined.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

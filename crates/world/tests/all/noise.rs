@@ -1,5 +1,4 @@
 //! A day of noise without a cluster, on a simulated clock: no actor moves.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Ownership of objects: only the chain of controllers counts.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
 //! Feasibility of a decided place without a pod: terminating pods are waited for, others are not.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeSet;
 

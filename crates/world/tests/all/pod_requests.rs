@@ -1,5 +1,4 @@
 //! Requests of pods, as kube-scheduler counts them.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use k8s_openapi::api::core::v1::Pod;
 use world::pod_requests;

@@ -1,5 +1,4 @@
 //! Refusals last as long as their cause for actors that run elsewhere, and refused actors go back.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use control::{RefusalKey, RefusalScope};
 use jiff::Timestamp;

@@ -1,5 +1,4 @@
 //! Instances requested by an application's runtime.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::fmt::Write as _;
 

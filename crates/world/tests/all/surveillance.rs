@@ -1,5 +1,4 @@
 //! The example application on the example machines, from files to a plan.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::{Budget, NoPolicy, plan};
 use world::{ApplicationKey, Index, Objects, Policy, assemble};

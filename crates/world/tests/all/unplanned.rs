@@ -1,5 +1,4 @@
 //! Feasibility of decided places while the manifest cannot be planned.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::sync::Arc;
 

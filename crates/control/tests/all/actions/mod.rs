@@ -1,5 +1,4 @@
 //! The actions towards a decision: one line describes a cluster, one line its actions.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod elective;
 mod failures;

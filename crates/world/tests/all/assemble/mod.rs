@@ -1,5 +1,4 @@
 //! Snapshots of small clusters.
-#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 mod cluster;
 mod demand;
