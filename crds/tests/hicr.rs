@@ -25,6 +25,7 @@ fn full() -> NodeTopologySpec {
         numa_node: Some(0),
         parent: text("numa-0"),
         nearest_memory: text("numa-0"),
+        network_bandwidth_bytes_per_second: Some(25_000_000_000),
         compute_resources: vec![
             ComputeResource::new("CUDA Core", 6912),
             ComputeResource::new("Nothing", 0),
