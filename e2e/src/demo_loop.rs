@@ -344,7 +344,9 @@ fn manifest(mode: &str, hot: &Path) -> serde_json::Value {
     let template =
         json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], "volumes": [volume]}});
     let implementation = json!({"kind": "cpu", "serviceTime": format!("{SERVICE}us"), "template": template});
-    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": NAME}, "spec": {
+    // Otherwise the volume of the machine would keep the actors on their nodes.
+    let metadata = json!({"name": NAME, "annotations": {"cairn.dev/may-move": "true"}});
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": metadata, "spec": {
         "policy": NAME, "rebalance": mode,
         "actors": [{"name": "actor", "replicas": ACTORS, "implementations": [implementation]}],
         "channels": [{"from": "actor", "to": "actor", "rate": "10/s", "pattern": "AllToAll"}]}})
