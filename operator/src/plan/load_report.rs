@@ -1,14 +1,14 @@
 //! What measured load would change, as it is reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use control::{GateRule, GateVerdict};
-use crds::{CounterCoverage, MoveOutcome};
+use crds::{CounterCoverage, MoveOutcome, labels};
 use world::ApplicationKey;
 
 use crate::commit::elective::percent;
-use crate::status::report::Finding;
+use crate::status::report::{Finding, listed};
 
 /// A number is reported once it was the same in this many windows.
 const HELD_WINDOWS: u32 = 4;
@@ -31,8 +31,8 @@ pub enum LoadVerdict {
     /// There is none yet.
     #[default]
     None,
-    /// Another placement is not noticeably better.
-    NoGain,
+    /// Another placement is not noticeably better; actors of these groups move only when they must.
+    NoGain { stays_put: BTreeSet<String> },
     /// Moves that the gate does not let pass.
     Stays(GateVerdict),
     /// Moves that would pay.
@@ -152,7 +152,7 @@ impl LoadReport {
     fn would_move(&self) -> Finding {
         let (holds, reason, message) = match &self.verdict {
             LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
-            LoadVerdict::NoGain => (false, "NoGain", "no other placement is noticeably better".to_owned()),
+            LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
             LoadVerdict::Decided { gain_percent, moves } => (
                 false,
                 "Moving",
@@ -209,6 +209,20 @@ impl LoadReport {
         };
         Finding { type_: "WouldMove", holds, reason, message }
     }
+}
+
+fn no_gain(stays_put: &BTreeSet<String>) -> String {
+    let message = "no other placement is noticeably better".to_owned();
+    if stays_put.is_empty() {
+        return message;
+    }
+    let groups = listed(stays_put.iter().cloned(), ", ", stays_put.len());
+    format!(
+        "{message} without moves of {groups}, whose actors move only when they must: pinned, {}, or with a volume or claim of their \
+         node and without {}",
+        labels::DO_NOT_MOVE,
+        labels::MAY_MOVE
+    )
 }
 
 /// The reports of all applications whose load is measured.
@@ -289,6 +303,14 @@ mod tests {
         assert_eq!(
             said(&report),
             "false SmallGain: the best known moves gain 5 %, and at least 10 % is required"
+        );
+        report.set_verdict(LoadVerdict::NoGain { stays_put: BTreeSet::new() });
+        assert_eq!(said(&report), "false NoGain: no other placement is noticeably better");
+        report.set_verdict(LoadVerdict::NoGain { stays_put: ["db".to_owned()].into() });
+        assert_eq!(
+            said(&report),
+            "false NoGain: no other placement is noticeably better without moves of db, whose actors move only when they must: pinned, \
+             cairn.dev/do-not-move, or with a volume or claim of their node and without cairn.dev/may-move"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! One search for moves that measured load would justify.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct SearchedLoad {
     pub outcome: LoadOutcome,
     /// Costs of the placement and of the plan.
     pub costs: PlanCosts,
+    /// Groups whose actors move only when they must.
+    pub stays_put: BTreeSet<String>,
 }
 
 impl SearchedLoad {
@@ -65,7 +67,7 @@ impl SearchedLoad {
     /// What is reported of it.
     pub fn verdict(&self) -> LoadVerdict {
         match &self.judgement {
-            LoadJudgement::NoGain => LoadVerdict::NoGain,
+            LoadJudgement::NoGain => LoadVerdict::NoGain { stays_put: self.stays_put.clone() },
             LoadJudgement::Judged { verdict: GateVerdict::Pays { rule, gain }, .. } => {
                 LoadVerdict::WouldMove {
                     rule: *rule,
@@ -124,9 +126,9 @@ impl LoadSearch<'_> {
             Ok((derived.into_owned(), judgement, record, costs))
         });
         let (derived, judgement, record, costs) = judged.await?;
-        let outcome = record.outcome.clone();
+        let (outcome, stays_put) = (record.outcome.clone(), record.facts.stays_put.clone());
         store.record(self.key, record);
-        Ok(Some(SearchedLoad { world, derived, plan, judgement, outcome, costs }))
+        Ok(Some(SearchedLoad { world, derived, plan, judgement, outcome, costs, stays_put }))
     }
 
     /// The snapshot with the numbers of these windows.

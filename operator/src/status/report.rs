@@ -314,7 +314,7 @@ fn describe_unplaced(spec: &PlacementSpec) -> String {
 }
 
 /// The first few, and how many more.
-fn listed(items: impl Iterator<Item = String>, separator: &str, all: usize) -> String {
+pub fn listed(items: impl Iterator<Item = String>, separator: &str, all: usize) -> String {
     let mut text = items.take(LISTED).collect::<Vec<_>>().join(separator);
     if all > LISTED {
         text = format!("{text}{separator}and {} more", all - LISTED);

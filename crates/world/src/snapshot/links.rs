@@ -14,6 +14,8 @@ use crate::{Index, Policy};
 /// The kinds of links of a topology from a NUMA domain to its devices, and between NUMA domains.
 const PCIE: &str = "PCIe";
 const INTERCONNECT: &str = "Interconnect";
+/// The type of devices that are processors.
+const NUMA_DOMAIN: &str = "NUMA Domain";
 
 /// The topology of one node, indexed for pairs of devices.
 struct NodeLinks<'a> {
@@ -32,7 +34,7 @@ impl<'a> NodeLinks<'a> {
                 direct.entry(ordered(source, destination)).or_default().insert(kind);
             }
         }
-        let domains = topology.devices.iter().filter(|device| device.type_ == "NUMA Domain").count();
+        let domains = topology.devices.iter().filter(|device| device.type_ == NUMA_DOMAIN).count();
         Self {
             devices: topology.devices.iter().map(|device| (device.id.as_str(), device)).collect(),
             direct,
@@ -89,15 +91,15 @@ impl<'a> NodeLinks<'a> {
     /// The cheapest connection of two devices; `None` if no kind of theirs is listed, or if one is a part of the other.
     ///
     /// `is_same_kind`: the table of kinds says more of unlike devices than the way between them, so only direct links count there.
+    /// Between processors `otherNuma` is the cost of the way.
     fn cost(&self, a: &Device, b: &Device, costs: &LinkCosts, is_same_kind: bool) -> Option<u64> {
-        let is_board =
-            |id: &&String| self.devices.get(id.as_str()).is_some_and(|it| it.type_ != "NUMA Domain");
+        let is_board = |id: &&String| self.devices.get(id.as_str()).is_some_and(|it| it.type_ != NUMA_DOMAIN);
         let board = |device: &Device| device.parent.as_ref().filter(is_board).unwrap_or(&device.id).clone();
         if board(a) == board(b) {
             return None;
         }
         let mut kinds = self.direct.get(&ordered(&a.id, &b.id)).cloned().unwrap_or_default();
-        if is_same_kind {
+        if is_same_kind && a.type_ != NUMA_DOMAIN {
             let is_near = a.numa_node.is_some() && a.numa_node == b.numa_node || !self.has_several_domains;
             kinds.insert(if is_near { LinkKind::SameNuma } else { LinkKind::Interconnect });
             if a.pci_root_port.is_some() && a.pci_root_port == b.pci_root_port {

@@ -74,6 +74,7 @@ impl PoolOnNode<'_> {
                     // Running actors stay: a resource that is not offered does not prove a fault of the domain.
                     let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
                     unit.memory_mib = memory(&[device]);
+                    unit.device = Some(device.id.clone());
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
                     let decided = held(self.node.decided.and_then(|decided| decided.get(&unit.id)));
                     unit.slots = Some(held(self.node.room.held.get(&unit.id)).max(decided));
@@ -89,8 +90,9 @@ impl PoolOnNode<'_> {
             }
             report.healthy += usize::from(!self.node.is_agent_stale);
             let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
-            let memory_mib = memory(&[device]);
-            units.push(Unit { memory_mib, ..self.unit(position, lanes, slots, Some(index), Some(resource)) });
+            let (memory_mib, device) = (memory(&[device]), Some(device.id.clone()));
+            let unit = self.unit(position, lanes, slots, Some(index), Some(resource));
+            units.push(Unit { memory_mib, device, ..unit });
         }
         self.offer_unreported(&domains, &shares, report, units);
     }

@@ -235,7 +235,11 @@ impl PoolOnNode<'_> {
                     report.units += 1;
                     report.healthy += 1;
                     let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu"));
-                    units.push(self.unit(0, lanes, self.measures.sharing, None, None));
+                    let device = match self.devices("numa-domain")[..] {
+                        [only] => Some(only.id.clone()),
+                        _ => None,
+                    };
+                    units.push(Unit { device, ..self.unit(0, lanes, self.measures.sharing, None, None) });
                 }
             }
             UnitKind::NumaDomain => self.offer_domains(claims, report, units),

@@ -184,7 +184,7 @@ fn superchip(link: &str, policy: &str) -> Vec<u64> {
 
 #[test]
 fn the_processors_of_a_superchip_are_nearer_to_its_gpu_than_over_pcie() {
-    assert_eq!(superchip("C2C", "{}"), [1]);
+    assert_eq!(superchip("C2C", "{}"), [1], "the default");
     assert_eq!(superchip("C2C", "{exchangeCost: {links: {C2C: 2}}}"), [2]);
     // The table of kinds has the cost of PCIe.
     for (link, policy) in [("C2C", "{exchangeCost: {links: {}}}"), ("PCIe", "{}")] {
