@@ -4,6 +4,8 @@
 const CHANGE_DEVIATIONS: f64 = 5.0;
 /// Windows before the newest two that this is judged by, at least.
 const WINDOWS_BEFORE_CHANGE: usize = 6;
+/// Windows before the newest two that this is judged by, at most: older ones may be from before an earlier change.
+const MOST_WINDOWS_BEFORE_CHANGE: usize = 8;
 /// Windows between these and the newest two: the load may have changed within one.
 const MIXED_WINDOWS: usize = 1;
 /// Standard errors below the mean gain that must not be a loss.
@@ -65,8 +67,8 @@ impl GateRule {
 
     /// Judges the gains in single windows, oldest first, each computed on the facts of that window alone.
     ///
-    /// *Change*: both newest gains reach `least` and are five standard deviations above the mean of the windows before, without
-    /// the last of them, in which the load may have changed.
+    /// *Change*: both newest gains reach `least` and are five standard deviations above the mean of six to eight windows before,
+    /// without the last of them, in which the load may have changed.
     /// *Steady*: the mean gain reaches `least`, and three standard errors below it is no loss.
     pub fn judge(self, gains: &[f64], least: f64) -> GateVerdict {
         let needed = self.needed();
@@ -85,6 +87,7 @@ impl GateRule {
         let is_certain = match self {
             Self::Change => {
                 let before = &before[..before.len() - MIXED_WINDOWS];
+                let before = &before[before.len().saturating_sub(MOST_WINDOWS_BEFORE_CHANGE)..];
                 let from = least.max(mean(before) + CHANGE_DEVIATIONS * deviation(before));
                 newest.iter().all(|gain| *gain >= from)
             }

@@ -30,6 +30,8 @@ const HOUR: usize = 120;
 /// Windows before a change, and after it.
 const BEFORE: usize = 80;
 const AFTER: usize = 16;
+/// Windows between two changes.
+const RECENT: usize = 12;
 /// How full units are if the work is spread evenly, and how many actors fit on each.
 const FULLNESS: f64 = 0.6;
 const SLOTS: u64 = 3;
@@ -153,6 +155,8 @@ fn noise(setting: &Setting) -> Result<(), Failure> {
 /// A world, and the traffic after a change.
 struct Changing {
     placed: Placed,
+    /// The traffic until [`RECENT`] windows before the change, if there was another change.
+    earlier: Option<WindowTraffic>,
     after: WindowTraffic,
     /// What the best placement gains after the change.
     worth: f64,
@@ -163,24 +167,21 @@ struct Changing {
 const WORTHS: [(f64, f64); 3] = [(0.5, 1.0), (0.3, 0.5), (0.15, 0.3)];
 
 impl Changing {
-    /// A world in which one actor suddenly sends much to an actor on another unit; `None` if all are on one unit.
-    fn random(seed: u64, slots: Option<u64>) -> Result<Option<Self>, LoadError> {
+    /// A world in which one actor suddenly sends much to an actor on another unit; `None` if all are on one unit. If it `is_second`,
+    /// another pair did so until twelve windows before, and was on one unit.
+    fn random(seed: u64, shape: Shape) -> Result<Option<Self>, LoadError> {
         let mut rng = Rng::with_seed(seed);
-        let placed = Placed::random(&mut rng, slots)?;
-        let hot = rng.usize(..ACTORS);
-        let remote: Vec<usize> =
-            (0..ACTORS).filter(|actor| placed.current[*actor] != placed.current[hot]).collect();
-        if remote.is_empty() {
+        let placed = Placed::random(&mut rng, shape.slots)?;
+        let earlier = shape.is_second.then(|| heated(&mut rng, &placed, true)).flatten();
+        let Some(changed) = heated(&mut rng, &placed, false) else { return Ok(None) };
+        if shape.is_second && earlier.is_none() {
             return Ok(None);
         }
-        let peer = remote[rng.usize(..remote.len())];
-        let messages = 200.0 * libm::pow(100.0, rng.f64());
-        let mut changed = placed.world.clone();
-        changed.heat(hot, peer, messages);
         let snapshot = changed.mean_snapshot(&placed.current)?;
         let moves = ElectiveMoves::of_plan(&snapshot, &planned(&snapshot)?, &TERMS);
         let worth = moves.map_or(0.0, |moves| moves.gain(&snapshot));
-        Ok(Some(Self { placed, after: changed.traffic, worth, seed }))
+        let earlier = earlier.map(|world| world.traffic);
+        Ok(Some(Self { placed, earlier, after: changed.traffic, worth, seed }))
     }
 
     /// The whole windows after which a rule would move; `None` if not within [`AFTER`].
@@ -193,6 +194,9 @@ impl Changing {
         let mixed = world.traffic.mixed(&self.after, rng.f64());
         for window in 0..=BEFORE + AFTER {
             let traffic = match window.cmp(&BEFORE) {
+                std::cmp::Ordering::Less if window < BEFORE - RECENT => {
+                    self.earlier.as_ref().unwrap_or(&world.traffic)
+                }
                 std::cmp::Ordering::Less => &world.traffic,
                 // The change is not at the end of a window.
                 std::cmp::Ordering::Equal => &mixed,
@@ -211,12 +215,28 @@ impl Changing {
     }
 }
 
+/// The world after an actor began to send much to an actor on the same or another unit; `None` without such a pair.
+fn heated(rng: &mut Rng, placed: &Placed, is_local: bool) -> Option<LoadWorld> {
+    let hot = rng.usize(..ACTORS);
+    let is_peer =
+        |actor: &usize| *actor != hot && (placed.current[*actor] == placed.current[hot]) == is_local;
+    let peers: Vec<usize> = (0..ACTORS).filter(is_peer).collect();
+    if peers.is_empty() {
+        return None;
+    }
+    let peer = peers[rng.usize(..peers.len())];
+    let messages = 200.0 * libm::pow(100.0, rng.f64());
+    let mut world = placed.world.clone();
+    world.heat(hot, peer, messages);
+    Some(world)
+}
+
 /// For each range of worths, so many worlds.
-fn changing_worlds(each: usize, slots: Option<u64>) -> Result<Vec<Changing>, LoadError> {
+fn changing_worlds(each: usize, shape: Shape) -> Result<Vec<Changing>, LoadError> {
     let mut found: Vec<Vec<Changing>> = WORTHS.iter().map(|_| Vec::new()).collect();
     let mut seed = FIRST_SEED;
     while found.iter().any(|worlds| worlds.len() < each) {
-        if let Some(world) = Changing::random(seed, slots)? {
+        if let Some(world) = Changing::random(seed, shape)? {
             let range = WORTHS.iter().position(|(from, to)| (*from..*to).contains(&world.worth));
             if let Some(worlds) = range.map(|range| &mut found[range]).filter(|worlds| worlds.len() < each) {
                 worlds.push(world);
@@ -240,12 +260,8 @@ const FOLLOWING: [DecisionRule; 6] = [
 /// By rule and range: whole windows after which each world's change was followed.
 type Delays = Vec<Vec<Vec<Option<usize>>>>;
 
-fn delays(
-    each: usize,
-    slots: Option<u64>,
-    done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Delays, LoadError> {
-    let worlds = changing_worlds(each, slots)?;
+fn delays(each: usize, shape: Shape, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Delays, LoadError> {
+    let worlds = changing_worlds(each, shape)?;
     let all = in_parallel(FOLLOWING.len() * worlds.len(), done, &|number| {
         worlds[number % worlds.len()].followed_after(FOLLOWING[number / worlds.len()])
     })?;
@@ -259,10 +275,26 @@ fn share(delays: &[Option<usize>], within: usize) -> f64 {
     100.0 * real(followed) / real(delays.len())
 }
 
-/// Shapes of worlds: whether units have room to spare, or are filled by the actors that talk to each other.
-const SHAPES: [(&str, Option<u64>); 2] = [
-    ("Units with room to spare: at most three actors each", Some(SLOTS)),
-    ("Units that communication fills to their capacity", None),
+/// Whether units have room to spare, or are filled by the actors that talk to each other; and whether the change is the second.
+#[derive(Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    slots: Option<u64>,
+    is_second: bool,
+}
+
+const SHAPES: [Shape; 3] = [
+    Shape {
+        name: "Units with room to spare: at most three actors each",
+        slots: Some(SLOTS),
+        is_second: false,
+    },
+    Shape {
+        name: "The same, twelve windows after another pair stopped sending much",
+        slots: Some(SLOTS),
+        is_second: true,
+    },
+    Shape { name: "Units that communication fills to their capacity", slots: None, is_second: false },
 ];
 
 fn change(setting: &Setting) -> Result<(), Failure> {
@@ -275,9 +307,9 @@ fn change(setting: &Setting) -> Result<(), Failure> {
          rule where there is room: 95 % of changes worth at least 50 % and 80 % of those worth at least 30 % after two windows, and \
          90 % of those worth at least 15 % within sixteen.\n"
     );
-    for (shape, slots) in SHAPES {
-        let delays = delays(each, slots, &|done, all| setting.report(done, all))?;
-        write!(text, "\n## {shape}\n\n{}", table(&delays)?)?;
+    for shape in SHAPES {
+        let delays = delays(each, shape, &|done, all| setting.report(done, all))?;
+        write!(text, "\n## {}\n\n{}", shape.name, table(&delays)?)?;
     }
     text.push_str(
         "\nWhere units are full by the mean, noise overloads them in single windows: moves that communication asks for are then left \
@@ -320,7 +352,7 @@ mod tests {
 
     #[test]
     fn large_changes_are_followed_after_two_windows() {
-        let delays = delays(8, Some(SLOTS), &|_, _| ()).expect("valid worlds");
+        let delays = delays(8, SHAPES[0], &|_, _| ()).expect("valid worlds");
         let gate = &delays[0];
         assert!(share(&gate[0], 2) >= 75.0, "{gate:?}");
         assert!(share(&gate[0], AFTER) >= 87.5, "{gate:?}");
