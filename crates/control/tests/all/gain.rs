@@ -181,6 +181,8 @@ fn a_change_passes_after_two_windows_and_a_steady_gain_after_eight() {
         (GateRule::Change, then(&[0.05, 0.05]), "small 0.05"),
         // The earlier windows varied as much.
         (GateRule::Change, vec![0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.3, 0.4, 0.4], "uncertain 0.40"),
+        // Windows of an earlier load, in which the moves would have lost much, do not count.
+        (GateRule::Change, [&[-0.9; 4][..], &[0.0, 0.01], &then(&[0.3, 0.3])].concat(), "pays 0.30"),
         (GateRule::Steady, vec![0.15; 7], "7 of 8"),
         (GateRule::Steady, vec![0.15; 8], "pays 0.15"),
         (GateRule::Steady, vec![0.05; 16], "small 0.05"),
