@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use crds::{ActorApplication, MoveStep, Placement};
+use crds::{ActorApplication, MoveStep, Placement, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::json;
@@ -159,7 +159,7 @@ async fn follow_pods(client: Client, file: PathBuf) -> Result<()> {
     let pods = Api::<Pod>::all(client);
     let mut written = String::new();
     loop {
-        let there = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?.items;
+        let there = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
         let text = scraping(&there).to_string();
         if text != written {
             std::fs::write(&file, &text).context("cannot write the targets of Prometheus")?;
@@ -204,7 +204,7 @@ impl<'a> Scene<'a> {
         namespace.apply(&manifest(mode, hot.path()).to_string()).await?;
         let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
         let running = wait::until(LIMIT, async || {
-            let found = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?;
+            let found = pods.list(&ListParams::default().labels(labels::ACTOR)).await?;
             let running = found.iter().filter(|pod| {
                 pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
             });
@@ -307,10 +307,10 @@ impl<'a> Scene<'a> {
         let Some(decided) = moves.values().min() else { return Ok(()) };
         now.decided.get_or_insert(*decided);
         let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace.name());
-        let pods = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?.items;
+        let pods = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
         let arrived = pods
             .iter()
-            .filter(|pod| pod.labels().get(crds::labels::ACTOR).is_some_and(|it| moves.contains_key(it)));
+            .filter(|pod| pod.labels().get(labels::ACTOR).is_some_and(|it| moves.contains_key(it)));
         let ready = arrived.filter_map(|pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
@@ -345,7 +345,7 @@ fn manifest(mode: &str, hot: &Path) -> serde_json::Value {
         json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], "volumes": [volume]}});
     let implementation = json!({"kind": "cpu", "serviceTime": format!("{SERVICE}us"), "template": template});
     // Otherwise the volume of the machine would keep the actors on their nodes.
-    let metadata = json!({"name": NAME, "annotations": {"cairn.dev/may-move": "true"}});
+    let metadata = json!({"name": NAME, "annotations": {(labels::MAY_MOVE): "true"}});
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": metadata, "spec": {
         "policy": NAME, "rebalance": mode,
         "actors": [{"name": "actor", "replicas": ACTORS, "implementations": [implementation]}],

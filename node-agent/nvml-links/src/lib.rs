@@ -65,7 +65,7 @@ pub fn processor_bandwidth(gpu: &Device<'_>) -> Option<u64> {
         [NVML_FI_DEV_C2C_LINK_GET_STATUS, NVML_FI_DEV_C2C_LINK_GET_MAX_BW].map(|field| (field, link))
     };
     let values = values(gpu, &links.flat_map(queries).collect::<Vec<_>>());
-    // In MB/s.
+    // In MB/s; more than 10 TB/s is implausible.
     let active = values.chunks(2).filter_map(|link| match *link {
         [Some(1), Some(megabytes)] => Some(megabytes),
         _ => None,

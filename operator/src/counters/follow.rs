@@ -61,7 +61,7 @@ struct WindowProgress {
     earlier: Option<(f64, usize)>,
 }
 
-/// What the answer for the window that ends now is, or its absence.
+/// The kind of a window that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadWindow {
     /// The next window.
@@ -77,7 +77,7 @@ impl WindowProgress {
         Self { milliseconds, answered: Instant::now(), newest: None, missed: 0, earlier: None }
     }
 
-    /// Goes on after an answer that was evaluated at this second of Prometheus' clock, or after none.
+    /// Advances past an answer that was evaluated at this second of Prometheus' clock, or after none.
     ///
     /// A cache in front of Prometheus may repeat an answer, and its clock may be set back: a window that overlaps the last one
     /// by more than half says nothing new. After as many misses as windows are kept, it is the first one.

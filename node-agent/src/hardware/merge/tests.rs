@@ -212,10 +212,10 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
     let mut devices = vec![gpu.clone()];
     devices.extend_from_slice(&parts);
     let published = NodeTopologySpec { devices, links: Vec::new() };
-    let probe = |memory: &mut Memory, health: Health, listed: &[Device], is_unsaid: bool| {
+    let probe = |memory: &mut Memory, health: Health, listed: &[Device], is_incomplete: bool| {
         let mut devices = vec![Device { health, ..gpu.clone() }];
         devices.extend_from_slice(listed);
-        let incomplete = is_unsaid.then(|| gpu.id.clone()).into_iter().collect();
+        let incomplete = is_incomplete.then(|| gpu.id.clone()).into_iter().collect();
         let devices = memory.driven(&spec, Some(Found { incomplete, ..found(devices) }), false);
         let has_units = |it: &Device| it.parent.is_none() || it.compute_resources == units(60);
         assert!(devices.iter().all(has_units), "{devices:?}");
@@ -225,7 +225,7 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
     let (none, one): (&[Device], _) = (&[], std::slice::from_ref(&bare));
     let mut memory = Memory::default();
     memory.recall(&published);
-    for (health, listed, is_unsaid, then) in [
+    for (health, listed, is_incomplete, then) in [
         // the first probe after a start
         (Health::Ok, none, true, "1 GPU, 2 GPU Partition"),
         (Health::Degraded, none, true, "1 GPU (1 degraded), 2 GPU Partition (2 degraded)"),
@@ -240,7 +240,11 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
         (Health::Ok, none, true, "1 GPU"),
         (Health::Lost, none, true, "1 GPU (1 lost)"),
     ] {
-        assert_eq!(probe(&mut memory, health, listed, is_unsaid), then, "{health} {listed:?} {is_unsaid}");
+        assert_eq!(
+            probe(&mut memory, health, listed, is_incomplete),
+            then,
+            "{health} {listed:?} {is_incomplete}"
+        );
     }
     assert_eq!(probe(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
     let all = memory.driven(&spec, Some(Found::default()), false);
