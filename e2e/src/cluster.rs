@@ -96,12 +96,22 @@ impl Cluster {
 
     /// As [`Cluster::start`], with these [real nodes](crate::real_nodes), which may not be Ready yet.
     pub fn start_nodes(real_nodes: RealNodes) -> Result<Self> {
+        Self::start_up(real_nodes, None)
+    }
+
+    /// As [`Cluster::start`], with the APIs and features of an older Kubernetes version, such as `1.33`.
+    pub fn start_emulating(version: &str) -> Result<Self> {
+        Self::start_up(RealNodes::default(), Some(version))
+    }
+
+    fn start_up(real_nodes: RealNodes, emulated_version: Option<&str>) -> Result<Self> {
         let delay = real_nodes.delay.map(|delay| format!("--delay-microseconds={}", delay.as_micros()));
         let mut supervisor = Command::new(keeper::executable()?)
             .arg("up")
             .arg(format!("--real-nodes={}", real_nodes.count))
             .args(delay)
             .args(real_nodes.one_core.then_some("--one-core"))
+            .args(emulated_version.map(|version| format!("--emulated-version={version}")))
             .stdin(Stdio::piped()) // closes when this process ends, however it ends
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order

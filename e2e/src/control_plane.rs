@@ -62,6 +62,8 @@ pub struct ControlPlane {
     pub pids: BTreeMap<String, u32>,
     /// The nodes that have a kubelet.
     pub nodes: Vec<RealNode>,
+    /// The Kubernetes version whose APIs and features it has, such as `1.33`; without it, that of the programs.
+    pub emulated_version: Option<String>,
 }
 
 impl ControlPlane {
@@ -97,11 +99,12 @@ pub(crate) const RESTART: &str = "restart kube-apiserver";
 /// The order to stop it until the next restart.
 pub(crate) const STOP: &str = "stop kube-apiserver";
 
-/// Starts a control plane with this many real nodes, prints it, and runs it until stdin is closed or a signal arrives.
+/// Starts a control plane with these real nodes, prints it, and runs it until stdin is closed or a signal arrives. With
+/// `emulated_version`, it has the APIs and features of that Kubernetes version.
 ///
 /// Then everything is stopped in order and the state folder removed. It is kept, and named on stderr, if
 /// something failed or `CAIRN_KEEP=1` is set.
-pub async fn up(real_nodes: RealNodes) -> Result<()> {
+pub async fn up(real_nodes: RealNodes, emulated_version: Option<String>) -> Result<()> {
     let mut orders = Orders::listen()?;
     let binaries = tokio::select! {
         binaries = binaries::ensure(real_nodes.count > 0) => binaries?,
@@ -110,7 +113,13 @@ pub async fn up(real_nodes: RealNodes) -> Result<()> {
     let state =
         tempfile::Builder::new().prefix("cairn-e2e-").tempdir().context("cannot make a state folder")?.keep();
     let mut running = Running::default();
-    let held = hold(&mut running, &binaries, &state, real_nodes, &mut orders).await;
+    let held = match prepare(&binaries, &state, real_nodes.count) {
+        Ok((plane, names)) => {
+            let plane = ControlPlane { emulated_version, ..plane };
+            hold(&mut running, &binaries, (plane, names), real_nodes, &mut orders).await
+        }
+        Err(error) => Err(error),
+    };
     running.stop().await;
     let keep = std::env::var("CAIRN_KEEP").is_ok_and(|value| value == "1");
     if held.is_err() || keep || state.join("failed").exists() {
@@ -125,12 +134,12 @@ pub async fn up(real_nodes: RealNodes) -> Result<()> {
 async fn hold(
     running: &mut Running,
     binaries: &Binaries,
-    state: &Path,
+    prepared: (ControlPlane, Vec<String>),
     real_nodes: RealNodes,
     orders: &mut Orders,
 ) -> Result<()> {
     let mut plane = tokio::select! {
-        plane = running.start(binaries, state, real_nodes) => plane?,
+        plane = running.start(binaries, prepared, real_nodes) => plane?,
         _ = orders.release() => return Ok(()),
     };
     loop {
@@ -167,10 +176,9 @@ impl Running {
     async fn start(
         &mut self,
         binaries: &Binaries,
-        state: &Path,
+        (mut plane, names): (ControlPlane, Vec<String>),
         real_nodes: RealNodes,
     ) -> Result<ControlPlane> {
-        let (mut plane, names) = prepare(binaries, state, real_nodes.count)?;
         self.spawn(&plane, "etcd", flags::etcd(&plane))?;
         // the API server would retry and log an error each time
         let etcd = (Ipv4Addr::LOCALHOST, plane.ports["etcd"]);
@@ -289,6 +297,7 @@ fn prepare(binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<(Cont
         ports,
         pids: BTreeMap::new(),
         nodes: Vec::new(),
+        emulated_version: None,
     };
     let authority = Authority::create(&state.join("pki"))?;
     authority.server("kube-apiserver")?;

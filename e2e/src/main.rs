@@ -37,6 +37,9 @@ enum Command {
         /// Pods of each of these nodes run on one core, each node on another one.
         #[arg(long)]
         one_core: bool,
+        /// The Kubernetes version whose APIs and features it has [default: that of the programs]
+        #[arg(long, value_name = "MAJOR.MINOR")]
+        emulated_version: Option<String>,
     },
     /// Write the images of operator and node agent as OCI archives, from the built programs.
     Images {
@@ -262,9 +265,9 @@ async fn run(command: Command) -> Result<()> {
             print!("{}", release::make(&out, &registry, &tag)?);
             Ok(())
         }
-        Command::Up { real_nodes, delay_microseconds, one_core } => {
+        Command::Up { real_nodes, delay_microseconds, one_core, emulated_version } => {
             let delay = delay_microseconds.map(Duration::from_micros);
-            control_plane::up(RealNodes { count: real_nodes, delay, one_core }).await
+            control_plane::up(RealNodes { count: real_nodes, delay, one_core }, emulated_version).await
         }
         Command::Planning { commit, results } => {
             planning::run(&commit, &results.unwrap_or_else(bench::results))

@@ -46,7 +46,7 @@ pub(super) fn etcd(plane: &ControlPlane) -> Vec<String> {
 pub(super) fn apiserver(plane: &ControlPlane) -> Vec<String> {
     let pki = plane.state.join("pki");
     let pki = pki.display();
-    vec![
+    let mut flags = vec![
         format!("--etcd-servers={}", url(plane, "etcd")),
         "--bind-address=127.0.0.1".into(),
         "--advertise-address=127.0.0.1".into(),
@@ -79,7 +79,14 @@ pub(super) fn apiserver(plane: &ControlPlane) -> Vec<String> {
         "--audit-log-maxsize=4096".into(),  // MiB: never rotated
         "--max-requests-inflight=1000".into(),
         "--max-mutating-requests-inflight=500".into(),
-    ]
+    ];
+    flags.extend(emulated_version(plane));
+    flags
+}
+
+/// The flag of API server, controller manager and scheduler for the version that they emulate.
+fn emulated_version(plane: &ControlPlane) -> Option<String> {
+    plane.emulated_version.as_ref().map(|version| format!("--emulated-version={version}"))
 }
 
 pub(super) fn controller_manager(plane: &ControlPlane) -> Vec<String> {
@@ -124,7 +131,7 @@ pub(super) fn kwok(plane: &ControlPlane, stages: &Path) -> Vec<String> {
 /// The common flags of controller manager and scheduler.
 fn component(plane: &ControlPlane, name: &str) -> Vec<String> {
     let kubeconfig = format!("{}/{name}.kubeconfig", plane.state.display());
-    vec![
+    let mut flags = vec![
         format!("--kubeconfig={kubeconfig}"),
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),
@@ -133,7 +140,9 @@ fn component(plane: &ControlPlane, name: &str) -> Vec<String> {
         "--leader-elect=false".into(), // there is one, and it starts at once
         "--kube-api-qps=500".into(),   // with the default of 50, a thousand pods take a minute
         "--kube-api-burst=1000".into(),
-    ]
+    ];
+    flags.extend(emulated_version(plane));
+    flags
 }
 
 fn url(plane: &ControlPlane, port: &str) -> String {

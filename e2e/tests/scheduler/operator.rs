@@ -1,7 +1,11 @@
 //! More actors than places: the surplus waits, and no actor is evicted for a place that kube-scheduler refuses.
+//!
+//! `CAIRN_SURPLUS_ROUNDS` is the number of foreign pods that come and go meanwhile. Prints a table row for the results.
+
+use std::time::Instant;
 
 use anyhow::ensure;
-use e2e::wait_for;
+use e2e::{bench::size, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -13,8 +17,8 @@ use crate::{
 
 const NODES: usize = 8;
 const ACTORS: usize = 10;
-/// The number of foreign pods that come and go, each of which may cause plans.
-const ROUNDS: usize = 6;
+/// The number of foreign pods without the variable; each may cause plans.
+const ROUNDS: u64 = 6;
 
 fn manifests() -> String {
     let node = |index| {
@@ -62,7 +66,8 @@ async fn surplus_actors_wait_with_a_reason_and_none_is_evicted() {
         );
     }
 
-    for round in 0..ROUNDS {
+    let (rounds, began) = (size("CAIRN_SURPLUS_ROUNDS", ROUNDS).unwrap(), Instant::now());
+    for round in 0..usize::try_from(rounds).unwrap() {
         let before = env.reconciles().await.unwrap();
         come_and_go(&env, &format!("visitor-{round}"), &state.nodes[round % NODES]).await;
         env.apply(&marker(1 + round % 2)).await;
@@ -82,6 +87,7 @@ async fn surplus_actors_wait_with_a_reason_and_none_is_evicted() {
     let repeated: Vec<_> =
         lives.iter().filter(|(actor, pods)| actor.starts_with("worker-") && **pods != 1).collect();
     assert!(repeated.is_empty(), "pods per actor: {lives:?}");
+    println!("| {ACTORS} | {NODES} | {rounds} | {} | 0 |", began.elapsed().as_secs() / 60);
     env.end().await;
 }
 
