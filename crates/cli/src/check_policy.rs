@@ -26,18 +26,17 @@ const MAX_LISTED: usize = 10;
 pub fn run(args: &CheckPolicyArgs) -> Result<Outcome, CliError> {
     search::check_strategy(&args.strategy, Purpose::Offline, "--strategy")?;
     let given = PolicyFile::read_unchecked(&args.policy)?;
-    let Some(text) = &given.policy.program else {
-        let problem =
-            "the ConfigMap has no program.lp; to use its parameters, run `plan --policy`".to_owned();
-        return Err(CliError::PolicyFile { file: given.file(), problem });
+    let program = match &given.policy.program {
+        None => None,
+        Some(text) => match Program::parse(text) {
+            Ok(program) => Some(program),
+            Err(faults) => return Err(CliError::InvalidProgram(render_faults(&given, text, &faults))),
+        },
     };
-    let program = match Program::parse(text) {
-        Ok(program) => program,
-        Err(faults) => return Err(CliError::InvalidProgram(render_faults(&given, text, &faults))),
-    };
-    let mut report = CheckReport { policy: given.file(), statements: program.len(), effect: None };
-    let mut page = title(&report, &program);
-    if let Some(file) = &args.snapshot {
+    let statements = program.as_ref().map_or(0, Program::len);
+    let mut report = CheckReport { policy: given.file(), statements, effect: None };
+    let mut page = title(&report, program.as_ref());
+    if let Some(file) = args.snapshot.as_ref().filter(|_| program.is_some()) {
         let effect = examine(file, &given, args)?;
         page.push_str(&effect.render());
         report.effect = Some(effect);
@@ -66,7 +65,13 @@ fn render_faults(given: &PolicyFile, text: &str, faults: &[Fault]) -> String {
     faults.join("\nerror: ")
 }
 
-fn title(report: &CheckReport, program: &Program) -> String {
+fn title(report: &CheckReport, program: Option<&Program>) -> String {
+    let Some(program) = program else {
+        return format!(
+            "{}: valid · parameters without a program; `kubectl cairn plan --policy` shows their effect\n",
+            report.policy
+        );
+    };
     let kind = if program.depends_on_placement() {
         "depends on the placement"
     } else {

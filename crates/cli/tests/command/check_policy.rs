@@ -105,14 +105,28 @@ fn cost_and_effect_are_reported() {
 }
 
 #[test]
+fn a_policy_of_parameters_only_is_valid() {
+    let world = File::new("world.json", "{}");
+    for arguments in
+        [&["policies/throughput.yaml"][..], &["policies/throughput.yaml", "--snapshot", world.path()]]
+    {
+        let ran = cairn(&[&["check-policy"], arguments].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+        assert!(ran.out.contains("throughput.yaml: valid · parameters without a program"), "{}", ran.out);
+    }
+    let invalid = File::new("invalid.yaml", "window: soon\n");
+    let ran = cairn(&["check-policy", invalid.path()]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("window"), "{}", ran.err);
+}
+
+#[test]
 fn errors_state_the_cause() {
     let fails = |arguments: &[&str]| {
         let ran = cairn(&[&["check-policy"], arguments].concat());
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
         ran.err
     };
-    let none = fails(&["policies/throughput.yaml"]);
-    assert!(none.contains("policies/throughput.yaml") && none.contains("has no program.lp"), "{none}");
     let absent = fails(&["/does/not/exist.lp"]);
     assert!(absent.starts_with("error: ") && absent.contains("/does/not/exist.lp"), "{absent}");
     let strategy = fails(&["policies/examples/power-cap.lp", "--strategy", "magic"]);
