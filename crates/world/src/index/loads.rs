@@ -28,7 +28,7 @@ pub(crate) struct LoadSum {
 }
 
 impl LoadSum {
-    fn add(&mut self, more: &Self) {
+    pub(crate) fn add(&mut self, more: &Self) {
         self.count += more.count;
         self.work = self.work.saturating_add(more.work);
         for (resource, amount) in &more.asks {
@@ -45,6 +45,18 @@ impl LoadSum {
             *total = total.saturating_sub(*amount);
         }
         self.asks.retain(|_, amount| *amount > 0);
+    }
+
+    /// What exceeds `less`, elementwise.
+    pub(crate) fn beyond(&self, less: &Self) -> Self {
+        let asks = self.asks.iter().map(|(resource, amount)| {
+            (resource.clone(), amount.saturating_sub(less.asks.get(resource).copied().unwrap_or(0)))
+        });
+        Self {
+            count: self.count.saturating_sub(less.count),
+            work: self.work.saturating_sub(less.work),
+            asks: asks.filter(|(_, amount)| *amount > 0).collect(),
+        }
     }
 
     /// The elementwise maximum.
@@ -78,6 +90,8 @@ pub(crate) struct RunningPod<'a> {
     pub unit: &'a str,
     /// Its actual requests, which may differ from the manifest.
     pub asks: &'a Quantities,
+    /// Whether it is terminating.
+    pub is_terminating: bool,
 }
 
 /// Load of one application.
@@ -88,6 +102,8 @@ struct Load {
     problem: Option<String>,
     /// Whether its actors can be listed individually: the manifest is valid and the application is not being deleted.
     is_listed: bool,
+    /// The part of `units` that is not that of listed actors at their places: all of it if none can be listed.
+    unlisted: BTreeMap<String, LoadSum>,
 }
 
 /// Load of all applications, over one window.
@@ -147,11 +163,12 @@ impl Loads {
         total
     }
 
-    /// Load of all other applications whose actors cannot be listed individually.
+    /// Load of all other applications without that of actors which are listed individually, at the places of which they are: what
+    /// their pods use elsewhere, and all of an application whose actors cannot be listed.
     pub fn unlisted_without(&self, key: &ApplicationKey) -> BTreeMap<String, LoadSum> {
         let mut total: BTreeMap<String, LoadSum> = BTreeMap::new();
-        let unlisted = self.by_application.iter().filter(|(other, load)| *other != key && !load.is_listed);
-        for (unit, sum) in unlisted.flat_map(|(_, load)| &load.units) {
+        let others = self.by_application.iter().filter(|(other, _)| *other != key);
+        for (unit, sum) in others.flat_map(|(_, load)| &load.unlisted) {
             total.entry(unit.clone()).or_default().add(sum);
         }
         total
@@ -230,14 +247,20 @@ fn load(
     let there: BTreeMap<(String, &str), &Quantities> =
         pods.iter().map(|pod| ((pod.actor.short(), pod.unit), pod.asks)).collect();
     let (mut units, mut decided) = (BTreeMap::<String, LoadSum>::new(), BTreeSet::new());
+    // actors are listed at their decided units, or where they are if none was decided
+    let mut listed = BTreeMap::<String, LoadSum>::new();
     for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {
         let Some(group) = group_of.get(&assignment.actor) else { continue };
         let place = (assignment.actor.clone(), assignment.unit.as_str());
         let pod = there.get(&place).copied();
         let sum = one(&assignment.actor, Some(*group), Some(assignment.pool.as_str()), pod);
         units.entry(assignment.unit.clone()).or_default().add(&sum);
+        listed.entry(assignment.unit.clone()).or_default().add(&sum);
         decided.insert(place);
     }
+    let unplaced = decision.iter().flat_map(|decision| &decision.spec.unplaced);
+    let is_in_decision: BTreeSet<&String> =
+        decided.iter().map(|(actor, _)| actor).chain(unplaced.map(|it| &it.actor)).collect();
     let moving = decision.map(moves_in_progress).unwrap_or_default();
     let reserved: Vec<(&str, &str)> = moving
         .iter()
@@ -250,6 +273,9 @@ fn load(
             let (actor, group) = (pod.actor.short(), position(&pod.actor.group));
             let sum = one(&actor, group, pool_of(pod.unit, pools), Some(pod.asks));
             runs.entry(pod.unit).or_default().add(&sum);
+            if group_of.contains_key(&actor) && !is_in_decision.contains(&actor) && !pod.is_terminating {
+                listed.entry(pod.unit.to_owned()).or_default().add(&sum);
+            }
         }
         for (actor, unit) in reserved {
             let sum = one(actor, group_of.get(actor).copied(), pool_of(unit, pools), None);
@@ -260,7 +286,13 @@ fn load(
         }
     }
     let is_listed = numbers.is_ok() && !is_going;
-    Some(Load { units, problem: numbers.err().filter(|_| !is_going), is_listed })
+    let none = LoadSum::default();
+    let beyond = |(unit, sum): (&String, &LoadSum)| {
+        let sum = sum.beyond(listed.get(unit).filter(|_| is_listed).unwrap_or(&none));
+        (sum != none).then(|| (unit.clone(), sum))
+    };
+    let unlisted = units.iter().filter_map(beyond).collect();
+    Some(Load { units, problem: numbers.err().filter(|_| !is_going), is_listed, unlisted })
 }
 
 #[cfg(test)]

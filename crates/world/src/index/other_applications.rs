@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{Quantities, exceeded_resources, is_terminal, unit_of};
+use crate::demand::pods::{exceeded_resources, is_terminal, unit_of};
 use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
 use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
@@ -58,12 +58,14 @@ impl Index {
             let held = self.pods.get(&(namespace_of(instance), instance.name_any()))?;
             let is_own =
                 !is_terminal(&held.pod) && matches!(self.owner_of_pod(&held.pod), Ownership::OwnedBy(_));
-            Some((unit_of(&held.pod).filter(|_| is_own)?, &held.asks))
+            Some((unit_of(&held.pod).filter(|_| is_own)?, held))
         };
         let instances = self.instances_of(application).into_iter();
         let found = instances.filter_map(|instance| Some((actors_of_instance(instance), pod(instance)?)));
-        let there = |(actors, (unit, asks)): (Vec<ActorName>, (&'a str, &'a Quantities))| {
-            actors.into_iter().map(move |actor| RunningPod { actor, unit, asks })
+        let there = |(actors, (unit, held)): (Vec<ActorName>, (&'a str, &'a IndexedPod))| {
+            let is_terminating = held.pod.metadata.deletion_timestamp.is_some();
+            let pod = move |actor| RunningPod { actor, unit, asks: &held.asks, is_terminating };
+            actors.into_iter().map(pod)
         };
         found.flat_map(there).collect()
     }

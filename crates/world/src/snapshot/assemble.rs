@@ -18,12 +18,13 @@ use crate::constraints::unreachable::UnschedulablePods;
 use crate::constraints::{avoided_pairs, constraints};
 use crate::demand::actors::{ApplicationActors, MAX_ACTORS, actors_of_instance};
 use crate::demand::application::{ActorName, template_problem};
-use crate::demand::pods::{Quantities, is_terminal, resource_amounts, unit_of};
+use crate::demand::pods::{Quantities, amounts_with_pod, is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::demand::{Numbers, edges_of, replicas};
 use crate::digest::digest;
-use crate::index::loads::RunningPod;
+use crate::index::loads::{LoadSum, RunningPod};
 use crate::index::objects::ApplicationKey;
+use crate::moves::room_for_return;
 use crate::numbers::floor;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
 use crate::snapshot::links::add_links;
@@ -167,7 +168,17 @@ pub fn assemble_measured(
     if are_listed {
         list_others(&mut file, index, key, policy, &offer);
     }
-    let (sums, faults) = index.others(key, policy, are_listed);
+    let (mut sums, faults) = index.others(key, policy, are_listed);
+    if let Some(placement) = index.placement(key) {
+        // an actor that cannot stay at its new unit keeps no room: its next unit is decided now
+        let stays =
+            |actor: &str| actors.names.iter().any(|name| name.short() == actor && current(name).is_some());
+        let room =
+            |actor: &str, unit: &str| room_of((application, &actors), &numbers, actor, offer.units.get(unit));
+        for (unit, sum) in room_for_return(placement, stays, room) {
+            sums.entry(unit).or_default().add(&sum);
+        }
+    }
     notes.extend(partial_warning(key, faults.iter().map(|(other, _)| other)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
@@ -176,6 +187,23 @@ pub fn assemble_measured(
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     let (digests, application) = (Digests::default(), found.clone());
     Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests, replaced, application })
+}
+
+/// What an actor needs on a unit, without its work.
+fn room_of(
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    numbers: &Numbers,
+    actor: &str,
+    unit: Option<&Unit>,
+) -> LoadSum {
+    let group = actors.names.iter().find(|name| name.short() == actor).map(|name| &name.group);
+    let group = application.spec.actors.iter().position(|it| Some(&it.name) == group);
+    let asks = group.zip(unit).and_then(|(group, unit)| numbers.groups[group].kinds.get(&unit.kind));
+    asks.map_or_else(LoadSum::default, |(_, asked)| LoadSum {
+        count: 1,
+        asks: amounts_with_pod(asked, None),
+        ..LoadSum::default()
+    })
 }
 
 /// Lists the placed actors and messages of all other applications with a valid manifest.

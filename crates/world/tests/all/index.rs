@@ -1,6 +1,6 @@
 //! Incremental updates of the index, compared with a rebuild.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -257,7 +257,30 @@ fn other_applications_use_room_at_decided_and_actual_places() {
             happens(&mut index, &all, event);
         }
         assert_eq!(others(&index), expected, "{events}");
+        // the same room is left for a policy with a program, which lists the actors
+        assert_eq!(taken(&index, &ruled()), taken(&index, &Policy::builtin("p")), "{events}, and a program");
     }
+}
+
+/// A policy with a program: it may refer to any actor, so all that can be listed are.
+fn ruled() -> Policy {
+    Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") }
+}
+
+/// How many actors of others are on each unit, listed or not, and what they leave of the cores of each node.
+fn taken(index: &Index, policy: &Policy) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
+    let world = world_of_web(index, policy);
+    let file = world.snapshot.file();
+    let others = file.units.iter().filter_map(|unit| Some((unit.id.clone(), unit.others.as_ref()?.count)));
+    let mut counts: BTreeMap<String, u64> = others.filter(|(_, count)| *count > 0).collect();
+    let mut cores: BTreeMap<String, u64> =
+        file.nodes.iter().map(|node| (node.id.clone(), node.provides["cpuMilli"])).collect();
+    for actor in file.actors.iter().filter(|actor| actor.fixed) {
+        let unit = file.units.iter().find(|unit| actor.current.as_ref() == Some(&unit.id)).unwrap();
+        *counts.entry(unit.id.clone()).or_default() += 1;
+        *cores.get_mut(&unit.node).unwrap() -= actor.runs_on[&unit.kind].node_requires["cpuMilli"];
+    }
+    (counts, cores)
 }
 
 /// Other load that `web` sees, the remaining cores of each node, and whether a manifest is reported as invalid.
@@ -277,9 +300,7 @@ fn room(index: &Index, policy: &Policy) -> String {
 fn invalid_and_terminating_applications_use_room_where_their_pods_are() {
     let all = everything();
     let plain = Policy::builtin("p");
-    // A program may refer to any actor, so all listable ones are listed.
-    let ruled =
-        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+    let ruled = ruled();
     let both = "n0/cpus-0 1, n1/gpus-0 1";
     for (events, expected) in [
         // the pod's requests are known, the template is not

@@ -102,3 +102,50 @@ fn refusals_last_as_long_as_their_cause_for_running_actors() {
         ("metadata: {name: n1}, status", "metadata: {name: n1}, spec: {unschedulable: true}, status");
     assert_eq!(constrained(STORAGE, cordoned, 0), "w-0 w-1 not n0");
 }
+
+/// The room at `n0/cpus-0` and `n1/cpus-0` that the application's own moves in progress keep.
+fn kept(moves: &str, status: &str) -> [u64; 2] {
+    let decision = "moves: [{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, reason: gain}]}";
+    assert!(WORLD.contains(decision));
+    let world = WORLD.replace(decision, &format!("moves: [{moves}]}}"));
+    let (before, _) = world.split_once("  status: {refusals").unwrap();
+    let index = index(&format!("{}{status}}}", before.trim_end()));
+    let assembled = assemble(&index, &key(), &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let units = &assembled.snapshot.file().units;
+    ["n0/cpus-0", "n1/cpus-0"].map(|id| {
+        let unit = units.iter().find(|unit| unit.id == id).unwrap();
+        unit.others.as_ref().map_or(0, |others| others.count)
+    })
+}
+
+#[test]
+fn an_actor_on_the_way_keeps_its_old_unit_free_of_its_own_application() {
+    let at = "'1970-01-01T00:00:00.000000Z'";
+    let moves = |actor: &str, from: &str, to: &str| {
+        format!(
+            "{{actor: {actor}, from: {from}/cpus-0, to: {to}/cpus-0, reason: gain, gainPercent: 9, decidedAt: {at}}}"
+        )
+    };
+    let progress = |step: &str| {
+        format!(
+            " status: {{moves: [{{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, decidedAt: {at}, step: {step}, since: {at}}}]}}"
+        )
+    };
+    let one = moves("w-0", "n1", "n0");
+    let none = "";
+    let refused = " status: {refusals: [{actor: w-0, group: w, kind: cpu, node: n0, reason: full, until: '1970-01-01T00:01:00Z'}]}";
+    let necessary = "{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, reason: lost}";
+    let swap = format!("{one}, {}", moves("w-1", "n0", "n1"));
+    for (moves, status, expected) in [
+        (one.as_str(), none, [0, 1]),
+        (&one, &progress("Starting"), [0, 1]),
+        (&one, &progress("Running"), [0, 0]),
+        // it goes back
+        (&one, refused, [0, 0]),
+        (necessary, none, [0, 0]),
+        // each takes the place of the other
+        (&swap, none, [0, 0]),
+    ] {
+        assert_eq!(kept(moves, status), expected, "{moves} {status}");
+    }
+}
