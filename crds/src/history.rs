@@ -23,7 +23,7 @@ pub struct MoveDecision {
     pub gain: Option<DecidedGain>,
 }
 
-/// What came of the elective moves of a decision: the annotation [`OUTCOME`](crate::labels::OUTCOME) in JSON.
+/// The outcome of the elective moves of a decision: the annotation [`OUTCOME`](crate::labels::OUTCOME) in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MoveOutcome {

@@ -39,7 +39,7 @@ pub const POLICY_VERSION: &str = "cairn.dev/policy-version";
 pub const HISTORY: &str = "cairn.dev/history";
 /// The value of [`HISTORY`] of decisions that moved actors.
 pub const MOVES: &str = "moves";
-/// Annotation of these revisions: what came of the moves, in JSON.
+/// Annotation of these revisions: the outcome of the moves, in JSON.
 pub const OUTCOME: &str = "cairn.dev/outcome";
 
 /// The label selector of policy ConfigMaps.

@@ -12,17 +12,17 @@ use world::ApplicationKey;
 
 const EXAMPLES: &str = "\
 Examples:
-  kubectl cairn status                                   Show the status of all applications
-  kubectl cairn status surveillance -n vision            Show one application: actors, units, problems and remedies
-  kubectl cairn history surveillance -n vision           Show which moves were made for a gain, and what they brought
-  kubectl cairn doctor                                   Check the installation of Cairn
-  kubectl cairn plan                                     Show what the operator would change now, and why
-  kubectl cairn plan -f cluster.yaml -f app.yaml         Plan from manifests, without a cluster
-  kubectl cairn plan --snapshot world.json -o json       Reproduce a decision
-  kubectl cairn explain actorapp surveillance -n vision  Explain the placement of an application
-  kubectl cairn check-policy rules.lp --snapshot w.json  Validate a policy and show what it would change
-  kubectl cairn topology node-0                          Show the devices of a node
-  kubectl cairn topology node-0 -o hicr                  Show them in HiCR's JSON format";
+  kubectl cairn status                                          Show the status of all applications
+  kubectl cairn status surveillance -n vision                   Show one application: actors, units, problems and remedies
+  kubectl cairn history surveillance -n vision                  Show which moves were made for a gain, and what they brought
+  kubectl cairn doctor                                          Check the installation of Cairn
+  kubectl cairn plan                                            Show what the operator would change now, and why
+  kubectl cairn plan -f cluster.yaml -f app.yaml                Plan from manifests, without a cluster
+  kubectl cairn plan --snapshot snapshot.json -o json           Reproduce a decision
+  kubectl cairn explain actorapp surveillance -n vision         Explain the placement of an application
+  kubectl cairn check-policy rules.lp --snapshot snapshot.json  Validate a policy and show what it would change
+  kubectl cairn topology node-0                                 Show the devices of a node
+  kubectl cairn topology node-0 -o hicr                         Show them in HiCR's JSON format";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ Examples:
   kubectl cairn plan -f cluster.yaml -f references.yaml -f new-application.yaml
       Plan from a dump of the cluster, with an application that is not deployed yet. What a template names and no file has does not exist.
 
-  kubectl cairn plan --snapshot world.json --strategy greedy --effort 1000 -o json
+  kubectl cairn plan --snapshot snapshot.json --strategy greedy --effort 1000 -o json
       Print the same output on every machine.
 
 Exit status: 0 all actors are placed; 2 some actors are unplaced, the reasons are printed; 1 error.";
@@ -54,7 +54,7 @@ Examples:
   kubectl cairn check-policy rules.lp
       Validate a program; print errors with line and column.
 
-  kubectl cairn check-policy throughput.yaml --snapshot world.json
+  kubectl cairn check-policy throughput.yaml --snapshot snapshot.json
       Validate the program in a ConfigMap; show the cost of grounding it for a snapshot, and what it would change.
 
 Exit status: 0 the policy is valid; 1 the policy is invalid, or another error.";
@@ -97,7 +97,7 @@ pub enum Command {
     /// Show the status of applications: actors, units with their devices, problems and remedies
     #[command(after_help = HEALTH_EXIT_STATUS)]
     Status(StatusArgs),
-    /// Show the decisions that moved the actors of an application, and what came of them
+    /// Show the decisions that moved the actors of an application, and their outcomes
     History(HistoryArgs),
     /// Check the installation: operator, agents, devices, pools, policies, permissions
     #[command(after_help = HEALTH_EXIT_STATUS)]

@@ -1,4 +1,4 @@
-//! `history`: the decisions that moved the actors of an application, and what came of them.
+//! `history`: the decisions that moved the actors of an application, and their outcomes.
 
 use crds::{ActorApplication, MoveDecision, MoveOutcome, labels};
 use jiff::Timestamp;

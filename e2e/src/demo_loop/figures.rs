@@ -152,7 +152,7 @@ fn page(parts: &[Part], means: &[f64], commit: &str) -> String {
     }
     let _ = writeln!(
         page,
-        "\nMade at {commit} by `make demo-loop`: six actors on two kubelets with a core each, {} ms between them each way, windows of {} s, {WINDOWS} windows a phase, one run. `Best` has the hot pair on one node from the beginning, for one phase; all actors are alike. Required are 1.3 of `Off` and 0.85 of `Best`.",
+        "\nMade at {commit} by `cairn-e2e demo-loop --results docs/results`: six actors on two kubelets with a core each, {} ms between them each way, windows of {} s, {WINDOWS} windows a phase, one run. `Best` has the hot pair on one node from the beginning, for one phase; all actors are alike. Required are 1.3 of `Off` and 0.85 of `Best`.",
         DELAY.as_secs_f64() * 1000.0,
         WINDOW.as_secs()
     );

@@ -1,4 +1,4 @@
-//! History of the decisions that moved actors: a `ControllerRevision` each, with what came of it. Pure.
+//! History of the decisions that moved actors: a `ControllerRevision` each, with its outcome. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn decided_at(revision: &ControllerRevision) -> Option<MicroTime> {
     serde_json::from_value(data.clone()).ok()
 }
 
-/// What came of the decision of a revision.
+/// The outcome of the decision of a revision.
 pub fn outcome_of(revision: &ControllerRevision) -> Option<MoveOutcome> {
     serde_json::from_str(revision.annotations().get(labels::OUTCOME)?).ok()
 }

@@ -74,7 +74,7 @@ pub struct LoadReport {
     /// Whether a pod was scraped too rarely in a window.
     pub too_short: Held<bool>,
     pub verdict: LoadVerdict,
-    /// What came of the last moves.
+    /// The outcome of the last moves.
     pub outcome: Option<MoveOutcome>,
 }
 

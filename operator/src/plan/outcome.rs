@@ -1,4 +1,4 @@
-//! What came of moves that were made for a gain.
+//! The outcome of moves that were made for a gain.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ pub struct Metrics {
     pub moves: IntCounterVec,
     /// Seconds that each step of an elective move took.
     pub move_step_seconds: HistogramVec,
-    /// Decisions with elective moves, by what came of them.
+    /// Decisions with elective moves, by outcome.
     pub move_outcomes: IntCounterVec,
     /// Gain of the last elective moves of an application, expected and realised.
     pub gain_ratio: GaugeVec,

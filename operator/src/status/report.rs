@@ -90,7 +90,7 @@ pub struct Outcome {
     pub load: Vec<Finding>,
     /// How many actors are measured.
     pub counters: Option<CounterCoverage>,
-    /// What came of the last moves that were made for a gain.
+    /// The outcome of the last moves that were made for a gain.
     pub judged: Option<MoveOutcome>,
     /// Whether a search is running.
     pub searching: bool,

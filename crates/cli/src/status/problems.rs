@@ -133,7 +133,10 @@ impl Subject<'_> {
             }
             ("Partial", _) => "correct the named application".to_owned(),
             ("CountersUnavailable", _) => {
-                "check that Prometheus scrapes its actors: kubectl cairn doctor, and the metrics of the operator".to_owned()
+                format!(
+                    "wait for rollouts and moves to end; if it remains, check that Prometheus scrapes the actors: the \
+                     leader's /debug/load/{namespace}/{name} shows the windows"
+                )
             }
             ("WindowTooShort", _) => {
                 "scrape actors more often (chart value metrics.actors.interval), or choose a longer window in the policy".to_owned()

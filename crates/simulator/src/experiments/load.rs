@@ -1,4 +1,4 @@
-//! Stillness in noise, and following of changes, of the operator's planning for measured load.
+//! Stability under noise, and following of changes, of the operator's planning for measured load.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::load::{
 
 /// Would-moves while nothing but noise changes.
 pub const NOISE: Experiment =
-    Experiment::new("loop-noise", "Loop: stillness of planning for measured load in noise", noise);
+    Experiment::new("loop-noise", "Loop: stability of planning for measured load under noise", noise);
 /// Windows until a change is followed.
 pub const CHANGE: Experiment =
     Experiment::new("loop-change", "Loop: windows until planning for measured load follows a change", change);
@@ -129,7 +129,7 @@ fn stillness(
 fn noise(setting: &Setting) -> Result<(), Failure> {
     let counts = stillness(setting.seeds, DAY, &|done, all| setting.report(done, all))?;
     let mut text = format!(
-        "# Stillness of planning for measured load\n\n\
+        "# Stability of planning for measured load under noise\n\n\
          Plans that would move an actor while nothing but noise of ± 20 % of each pair and each actor changes: {} applications of \
          eight actors on three units for 24 hours in windows of 30 s, placed optimally for the mean. Windows and gate are the \
          operator's (`counters`, `control::judge_moves`); the other rules were tried with {} of the applications for the first \
