@@ -166,7 +166,7 @@ impl Scene<'_> {
             let places: BTreeMap<&str, &str> =
                 decision.spec.assignments.iter().map(|place| (&*place.actor, &*place.unit)).collect();
             let running = pods.iter().filter(|pod| runs_where(pod, &places)).count();
-            let seen = format!("{} of {wanted} actors have a place, {running} run there", places.len());
+            let seen = format!("{} of {wanted} actors are placed, {running} run there", places.len());
             self.story.progress(&seen);
             ensure!(places.len() == wanted && running == wanted && pods.items.len() == wanted, seen);
             Ok(Settled { decision, wanted, running })

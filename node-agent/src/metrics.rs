@@ -29,7 +29,7 @@ pub struct Metrics {
     collect_errors: IntCounterVec,
     topology_changes: IntCounter,
     last_change: Mutex<Option<Timestamp>>,
-    last_look: Mutex<Option<Timestamp>>,
+    last_probe: Mutex<Option<Timestamp>>,
     publish_errors: IntCounterVec,
     /// Successful Lease renewals.
     pub lease_renewals: IntCounter,
@@ -101,7 +101,7 @@ impl Metrics {
             collect_errors: counters(&names::COLLECT_ERRORS)?,
             topology_changes: counter(&names::TOPOLOGY_CHANGES)?,
             last_change: Mutex::default(),
-            last_look: Mutex::default(),
+            last_probe: Mutex::default(),
             publish_errors: failures(&names::PUBLISH_ERRORS)?,
             lease_renewals: counter(&names::LEASE_RENEWALS)?,
             lease_errors: failures(&names::LEASE_ERRORS)?,
@@ -170,7 +170,7 @@ impl Metrics {
 
     /// Records a completed probe of the source.
     pub fn set_last_probe(&self) {
-        *self.last_look.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
+        *self.last_probe.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
     /// Counts a failed publication.
@@ -220,8 +220,8 @@ impl Metrics {
         if let Some(at) = *self.last_change.lock().expect("no task panics while it holds this") {
             series.add(&names::TOPOLOGY_LAST_CHANGE, &[], at.as_duration().as_secs_f64());
         }
-        if let Some(at) = *self.last_look.lock().expect("no task panics while it holds this") {
-            series.add(&names::LAST_LOOK, &[], at.as_duration().as_secs_f64());
+        if let Some(at) = *self.last_probe.lock().expect("no task panics while it holds this") {
+            series.add(&names::LAST_PROBE, &[], at.as_duration().as_secs_f64());
         }
         let links = topologies.iter().map(|(node, spec)| topology::add(&mut series, node, spec)).sum();
         topology::add_dropped(&mut series, links);

@@ -95,9 +95,9 @@ impl Error {
             // The chain would repeat the answer as a data structure.
             Self::Observe { source: kube::Error::Api(answer), .. }
             | Self::Apply { source: kube::Error::Api(answer), .. } => {
-                Some(format!("{self}: {}; it is retried", answer.message))
+                Some(format!("{self}: {}; retrying", answer.message))
             }
-            Self::Observe { .. } | Self::Apply { .. } => Some(format!("{}; it is retried", self.chain())),
+            Self::Observe { .. } | Self::Apply { .. } => Some(format!("{}; retrying", self.chain())),
             _ => None,
         }
     }
@@ -179,7 +179,7 @@ mod tests {
             serde_json::from_value(serde_json::json!({"message": "failed calling webhook", "code": 500}));
         let source = kube::Error::Api(Box::new(answer.unwrap()));
         let failed = Error::Apply { what: "Placement app".to_owned(), source };
-        let expected = "failed to write Placement app: failed calling webhook; it is retried";
+        let expected = "failed to write Placement app: failed calling webhook; retrying";
         assert_eq!(failed.failed_request().as_deref(), Some(expected));
         assert_eq!(Error::Overtaken.failed_request(), None);
     }

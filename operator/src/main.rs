@@ -92,7 +92,7 @@ fn main() -> ExitCode {
                 text = format!("{text}: {source}");
                 cause = source.source();
             }
-            tracing::error!(error = text, "the operator ends");
+            tracing::error!(error = text, "exiting");
             ExitCode::FAILURE
         }
     }
@@ -298,7 +298,7 @@ async fn hand_over(
     } else if settings.leader_elect {
         Campaign::release(client, settings).await;
     }
-    tracing::info!("stopped; what runs goes on running");
+    tracing::info!("stopped; running pods are not affected");
 }
 
 /// Waits until the caches are synced, which makes this replica eligible, and then until it leads.

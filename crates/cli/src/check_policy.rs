@@ -161,7 +161,7 @@ fn effect(
     took: Duration,
 ) -> ProgramEffect {
     let unit =
-        |unit: Option<UnitIx>| unit.map_or("no place".to_owned(), |unit| plain.unit_id(unit).to_owned());
+        |unit: Option<UnitIx>| unit.map_or("unplaced".to_owned(), |unit| plain.unit_id(unit).to_owned());
     let both = plan_without.assignment.iter().zip(&plan_with.assignment);
     let units = ActorIx::first(plain.actors()).zip(both);
     let changes = units.filter(|(_, (before, after))| before != after);

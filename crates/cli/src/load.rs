@@ -76,9 +76,9 @@ impl LoadReport {
         let verdict = match verdict.as_str() {
             "pays" => "these moves pay",
             "small" => "the gain is too small",
-            "uncertain" => "the windows disagree",
+            "uncertain" => "the gain varies too much between windows",
             "fewWindows" => "there are too few windows",
-            _ => "no other placement is noticeably better",
+            _ => "no better placement found",
         };
         let gains = if moves.is_empty() {
             String::new()
@@ -86,7 +86,7 @@ impl LoadReport {
             format!(": {listed}; gain {} %, required {} %", percent(*gain), percent(*required))
         };
         let repeated =
-            if self.repeats { "as the operator found" } else { "the operator found something else" };
+            if self.repeats { "same verdict as the operator" } else { "differs from the operator's verdict" };
         format!("measured load, by {rule}: {verdict}{gains} ({repeated})")
     }
 }

@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn colours_are_applied_only_if_enabled() {
-        assert_eq!(Style(true).paint(Tone::Bad, "no place"), "\u{1b}[31mno place\u{1b}[0m");
+        assert_eq!(Style(true).paint(Tone::Bad, "unplaced"), "\u{1b}[31munplaced\u{1b}[0m");
         assert_eq!(Style(true).paint(Tone::Plain, "gpu"), "gpu");
-        assert_eq!(Style(false).paint(Tone::Bad, "no place"), "no place");
+        assert_eq!(Style(false).paint(Tone::Bad, "unplaced"), "unplaced");
     }
 }

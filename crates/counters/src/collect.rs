@@ -87,7 +87,7 @@ impl Collector {
         let roster = self.roster.clone();
         let Some(pod) = roster.pod(sample.namespace, sample.pod) else {
             // Every pod of the cluster has CPU seconds.
-            return if series == CounterSeries::Cpu { Ok(()) } else { Err(SampleRefusal::Stranger) };
+            return if series == CounterSeries::Cpu { Ok(()) } else { Err(SampleRefusal::UnknownPod) };
         };
         if series.metric().is_none() {
             self.add_of_pod(series, pod, sample.checked()?);

@@ -18,12 +18,12 @@ pub struct Sample<'a> {
 /// Why samples are refused: the label `reason` of `cairn_operator_counters_refused_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(strum::IntoStaticStr, strum::Display, strum::VariantNames)]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "kebab-case")]
 pub enum SampleRefusal {
     /// Not a number, infinite, negative, or above 2^40.
     Value,
     /// The pod is not one of an Instance.
-    Stranger,
+    UnknownPod,
     /// The pod does not run this actor.
     Actor,
     /// The peer is malformed, or in another namespace.

@@ -185,13 +185,15 @@ impl Change {
         let name = |actor: ActorIx| snapshot.short_name(actor);
         match self {
             Self::LeaveOut { position, actor } => {
-                format!("{} not bound by: {}", name(*actor), snapshot.says(*position))
+                format!("exempt {} from: {}", name(*actor), snapshot.says(*position))
             }
             Self::Without { position } => format!("without: {}", snapshot.says(*position)),
-            Self::Bound { position, more } => format!("{more} more than: {}", snapshot.says(*position)),
+            Self::Bound { position, more } => {
+                format!("raise the limit by {more}: {}", snapshot.says(*position))
+            }
             Self::Free { position, more } => match &snapshot.file().constraints[*position] {
                 Constraint::Reserve { unit, resource, .. } => {
-                    format!("{more} less {resource} kept free on {unit}")
+                    format!("reserve {more} less {resource} on {unit}")
                 }
                 _ => String::new(),
             },

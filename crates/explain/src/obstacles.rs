@@ -19,7 +19,7 @@ fn obstacles_of(snapshot: &Snapshot, actor: ActorIx, state: &State) -> Vec<Strin
         .map(|kind| format!("there is no unit of kind {kind}"))
         .collect();
     if kinds.is_empty() {
-        lines.push("it has no implementation".to_owned());
+        lines.push("no implementation".to_owned());
     }
     let mut causes: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for unit in UnitIx::first(snapshot.units()) {
@@ -52,15 +52,15 @@ fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) ->
     if let Some(slots) = snapshot.file().units[unit.at()].slots
         && !state.has_slot(unit)
     {
-        return if slots == 1 { "it is taken".to_owned() } else { format!("all {slots} slots are taken") };
+        return if slots == 1 { "in use".to_owned() } else { format!("all {slots} slots are taken") };
     }
     match state.missing(actor, unit) {
         Some((of_node, resource, needed, left)) => {
-            let place = if of_node { "node" } else { "unit" };
+            let of = if of_node { "node" } else { "unit" };
             let left = left.max(0);
-            format!("the {place} has {left} {resource} left, it needs {needed}")
+            format!("the {of} has {left} {resource} left, {needed} needed")
         }
-        None => "others were preferred there".to_owned(),
+        None => "used by actors with a lower cost there".to_owned(),
     }
 }
 
@@ -79,18 +79,18 @@ pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
 /// Why an actor leaves a unit: it may not stay, or staying would cost more. The state is restored.
 fn why_moved(snapshot: &Snapshot, actor: ActorIx, (from, to): (UnitIx, UnitIx), moves: &mut Moves) -> String {
     if snapshot.implementation(actor, from).is_none() {
-        return format!("it has no implementation for {} any more", snapshot.file().units[from.at()].kind);
+        return format!("no implementation for {} any more", snapshot.file().units[from.at()].kind);
     }
     moves.take(actor);
     let reason = if !moves.state.admits(actor, from) {
         if snapshot.candidates(actor).contains(&from) {
-            format!("{} has no room for it beside the others", snapshot.unit_id(from))
+            format!("not enough room beside the other actors on {}", snapshot.unit_id(from))
         } else {
             let obstacle = obstacle(snapshot, actor, from, &moves.state);
-            format!("it may not stay on {}: {obstacle}", snapshot.unit_id(from))
+            format!("cannot stay on {}: {obstacle}", snapshot.unit_id(from))
         }
     } else if let Some(rule) = newly_violated_rule(snapshot, actor, (from, to), moves) {
-        format!("it may not stay on {}: {rule}", snapshot.unit_id(from))
+        format!("cannot stay on {}: {rule}", snapshot.unit_id(from))
     } else {
         gain_of_moving(snapshot, &moves.price(actor, from), &moves.price(actor, to))
     };
@@ -122,6 +122,6 @@ fn gain_of_moving(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {
         Some((level, (stay, go))) if stay > go => {
             format!("staying would raise {} by {}", Objectives::key(level), stay - go)
         }
-        _ => "it makes room for others".to_owned(),
+        _ => "frees room for other actors".to_owned(),
     }
 }

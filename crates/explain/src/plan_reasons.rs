@@ -94,7 +94,7 @@ fn unplaced_because(snapshot: &Snapshot, actor: ActorIx, why: &WhyNot, assignmen
             };
             let places: Vec<String> = moves.iter().map(place).collect();
             let places: Vec<&str> = places.iter().map(String::as_str).collect();
-            (vec![format!("there is room for it: {}", few(&places))], None)
+            (vec![format!("there is room: {}", few(&places))], None)
         }
     };
     Unplaced { actor, reasons, holds }

@@ -18,8 +18,8 @@ impl Core {
             let kinds: Vec<&str> =
                 snapshot.file().actors[self.actor.at()].runs_on.keys().map(String::as_str).collect();
             return vec![match kinds.as_slice() {
-                [] => "it has no implementation, and there is no unit of any kind".to_owned(),
-                kinds => format!("it runs on {}, and there is no unit of any kind", kinds.join(" and ")),
+                [] => "no implementation, and no unit of any kind".to_owned(),
+                kinds => format!("runs on {}, and there is no unit of any kind", kinds.join(" and ")),
             }];
         }
         let state = State::of(snapshot, assignment);
@@ -65,12 +65,12 @@ impl Wording<'_> {
             self.snapshot.file().actors[actor.at()].runs_on.keys().map(String::as_str).collect();
         let there_is = |kind: &&str| self.snapshot.file().units.iter().any(|unit| unit.kind == **kind);
         match kinds.as_slice() {
-            [] => "it has no implementation".to_owned(),
-            [kind] if !there_is(kind) => format!("it runs on {kind} only, and there is no unit of that kind"),
+            [] => "no implementation".to_owned(),
+            [kind] if !there_is(kind) => format!("runs on {kind} only, and there is no unit of that kind"),
             many if !many.iter().any(there_is) => {
-                format!("it runs on {} only, and there is no unit of these kinds", and(&kinds))
+                format!("runs on {} only, and there is no unit of these kinds", and(&kinds))
             }
-            _ => format!("it runs on {} only", and(&kinds)),
+            _ => format!("runs on {} only", and(&kinds)),
         }
     }
 
@@ -157,8 +157,8 @@ impl Wording<'_> {
             String::new()
         };
         let needs = match self.needed(resource, &units, &nodes) {
-            Some((least, most)) if least == most => format!(", it needs {least}"),
-            Some((least, most)) => format!(", it needs {least} to {most}"),
+            Some((least, most)) if least == most => format!(", {least} needed"),
+            Some((least, most)) => format!(", {least} to {most} needed"),
             None => String::new(),
         };
         format!("{places}: {of}{most}{needs}")

@@ -34,7 +34,7 @@ macro_rules! agent_names {
             COLLECT_ERRORS = Counter "cairn_agent_collect_errors_total" ["collector", "reason"] "Errors of a collector, each counted when it first occurs.";
             COLLECT_DURATION = Gauge "cairn_agent_collect_duration_seconds" ["collector"] "Duration of the last probe of a collector.";
             COLLECTOR_LAST_OK = Gauge "cairn_agent_collector_last_ok_timestamp_seconds" ["collector"] "Unix time of the last successful probe of a collector.";
-            LAST_LOOK = Gauge "cairn_agent_last_look_timestamp_seconds" [] "Unix time of the last completed probe of the node.";
+            LAST_PROBE = Gauge "cairn_agent_last_probe_timestamp_seconds" [] "Unix time of the last completed probe of the node.";
             TOPOLOGY_CHANGES = Counter "cairn_agent_topology_changes_total" [] "Changes of the node's topology since the start.";
             TOPOLOGY_LAST_CHANGE = Gauge "cairn_agent_topology_last_change_timestamp_seconds" [] "Unix time of the last change of the topology.";
             PUBLISH_ERRORS = Counter "cairn_agent_topology_publish_errors_total" ["reason"] "Failed attempts to publish a topology.";

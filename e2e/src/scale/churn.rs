@@ -56,7 +56,7 @@ pub struct Churn {
 }
 
 /// The triggers of background searches, which react to no event.
-const BACKGROUND: [&str; 2] = ["chance", "second-look"];
+const BACKGROUND: [&str; 2] = ["capacity-freed", "resume"];
 
 /// The searches, or moves, that were triggered by an event.
 pub(super) fn caused(of: &BTreeMap<String, f64>) -> f64 {

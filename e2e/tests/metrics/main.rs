@@ -179,7 +179,7 @@ async fn every_documented_metric_is_scraped() {
     let of_operator = documented("operator");
     // No agent is silent here, and no load is measured; the cases of the alerts and tests of the operator have series of them.
     let is_elsewhere = [
-        "cairn_operator_agent_silent",
+        "cairn_operator_agent_lease_expired",
         "cairn_operator_application_cost",
         "cairn_operator_gain_ratio",
         "cairn_operator_move_step_seconds",

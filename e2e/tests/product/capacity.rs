@@ -45,7 +45,7 @@ async fn twenty_applications_share_ten_gpus() {
             // an application whose unit was taken meanwhile reports that first, and the missing GPUs after the next plan
             let reports_reason = placed.is_some_and(|placed| {
                 let message = &placed.message;
-                let says_why = message.starts_with("1 actor has no place: a-0 (") && message.contains("gpu");
+                let says_why = message.starts_with("1 actor is unplaced: a-0 (") && message.contains("gpu");
                 placed.status == "False" && says_why
             });
             ensure!(reports_reason, "{} says {placed:?}; {running} run", application.name_any());

@@ -226,7 +226,7 @@ async fn check_metrics(env: &TestEnv) {
             value.with_context(|| format!("no {series}: {text}"))
         };
         for (reason, is_counted) in
-            [("value", false), ("peer", true), ("stranger", true), ("truncated", false)]
+            [("value", false), ("peer", true), ("unknown-pod", true), ("truncated", false)]
         {
             let count = value(&format!("cairn_operator_counters_refused_total{{reason=\"{reason}\"}}"))?;
             ensure!((count > 0.0) == is_counted, "{reason} {count}");

@@ -258,7 +258,7 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
     env.apply(&follows(3, "one", "impatient")).await;
     env.wait_reconciled("app", AppState::all_placed).await;
     env.apply(&follows(3, "two", "impatient")).await;
-    env.wait_event("app", "Refused", "not ready within 3 s after its move").await;
+    env.wait_event("app", "Refused", "not ready within 3 s after the move").await;
     env.wait_event("app", "MoveWithdrawn", "withdrawn").await;
     env.wait_until("app", |state| {
         let back: Vec<_> = state.pods.iter().filter(|pod| pod.name_any().starts_with("app-a-")).collect();

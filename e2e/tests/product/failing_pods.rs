@@ -132,7 +132,7 @@ async fn unready_actors_are_reported_with_their_container_state() {
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
         "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}});
     ends(&env, "app-a-1", &json!({"conditions": condition("False"), "containerStatuses": [crashes]})).await;
-    let why = format!("container {container}: CrashLoopBackOff, it ended with exit code 137 (OOMKilled)");
+    let why = format!("container {container}: CrashLoopBackOff, last exit code 137 (OOMKilled)");
     let state = env
         .wait_until("app", |state| {
             let message = state.message("Ready", "False")?;
@@ -140,7 +140,7 @@ async fn unready_actors_are_reported_with_their_container_state() {
             let instance = state.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
             let of_it = instance.status.iter().flat_map(|status| &status.conditions);
             let message = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
-            ensure!(message == Some(format!("its pod is not ready: {why}").as_str()), "{message:?}");
+            ensure!(message == Some(format!("the pod is not ready: {why}").as_str()), "{message:?}");
             Ok(())
         })
         .await;

@@ -80,7 +80,7 @@ async fn is_reported(env: &TestEnv, namespace: &str, name: &str, note: &str) -> 
         reason == "RequestFailed"
             && said.starts_with(note)
             && said.contains("failed calling webhook")
-            && said.ends_with("; it is retried")
+            && said.ends_with("; retrying")
     };
     ensure!(events.iter().any(is_it), "{name}: {events:?}");
     Ok(())

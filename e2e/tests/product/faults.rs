@@ -76,7 +76,7 @@ async fn an_unplaceable_actor_is_reported_and_the_others_run() {
     let state = env
         .wait_reconciled("app", |state| {
             let message = state.message("Placed", "False")?;
-            ensure!(message.starts_with("2 actors have no place: big-0 ("), "{message}");
+            ensure!(message.starts_with("2 actors are unplaced: big-0 ("), "{message}");
             ensure!(message.contains("fpga-0 ("), "{message}");
             Ok(())
         })

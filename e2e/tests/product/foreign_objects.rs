@@ -62,7 +62,7 @@ pub async fn is_refused<const N: usize>(env: &TestEnv, arguments: [&str; N], man
 /// Checks that `server-0` waits with this reason, and `server-1` runs.
 fn one_waits(state: &AppState, what: &str) -> anyhow::Result<()> {
     let message = state.message("NameTaken", "True")?;
-    ensure!(message.starts_with(&format!("server-0: its name is taken by {what} web-server-0")), "{message}");
+    ensure!(message.starts_with(&format!("server-0: the name is taken by {what} web-server-0")), "{message}");
     let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
     let running: Vec<_> =
         state.pods.iter().filter(|pod| runs(pod)).map(kube::ResourceExt::name_any).collect();

@@ -201,7 +201,7 @@ async fn a_paused_application_only_reports_its_plan() {
     let state = env
         .wait_until("app", |state| {
             let message = state.message("Paused", "True")?;
-            ensure!(message.starts_with("2 actors would start"), "{message}");
+            ensure!(message.starts_with("unpausing would start 2 actors"), "{message}");
             Ok(())
         })
         .await;

@@ -41,7 +41,7 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     env.nodes.silence(&lost).await.unwrap();
     let named = env.wait_until("app", |state| {
         let message = state.message("NodeLost", "True")?;
-        ensure!(message.starts_with(&format!("a-0: {lost} is unreachable")), "{message}");
+        ensure!(message.starts_with(&format!("a-0: node {lost} is unreachable")), "{message}");
         state.message("Ready", "False").map(drop)
     });
     assert_eq!(pod(&named.await, "a-0").uid(), pod(&before, "a-0").uid());

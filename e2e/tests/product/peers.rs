@@ -158,7 +158,7 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     let state = env
         .wait_reconciled("web", |state| {
             let message = state.message("NameTaken", "True")?;
-            ensure!(message.starts_with("peers: its name is taken by Service web"), "{message}");
+            ensure!(message.starts_with("peers: the name is taken by Service web"), "{message}");
             state.all_placed()
         })
         .await;
@@ -177,7 +177,7 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     let state = env
         .wait_reconciled("other", |state| {
             let message = state.message("NameTaken", "True")?;
-            ensure!(message.starts_with("peers: its name is taken by ConfigMap other-peers"), "{message}");
+            ensure!(message.starts_with("peers: the name is taken by ConfigMap other-peers"), "{message}");
             state.all_placed()
         })
         .await;
@@ -197,7 +197,7 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
             ensure!(again.pods.len() == 1 && uids(again) != uids(&state), "{:?}", uids(again));
             again.message("Paused", "True")?;
             let message = again.message("NameTaken", "True")?;
-            ensure!(message.starts_with("peers: its name is taken by ConfigMap other-peers"), "{message}");
+            ensure!(message.starts_with("peers: the name is taken by ConfigMap other-peers"), "{message}");
             Ok(())
         })
         .await;

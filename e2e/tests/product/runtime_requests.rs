@@ -94,7 +94,7 @@ async fn instances_are_requested_and_released_at_runtime() {
 
     // rejected with the reason
     ask(&env, &account, "wide", json!({"count": 2})).await;
-    wait_condition(&env, "wide", "Placed", "False Unsupported it requests 2 devices").await;
+    wait_condition(&env, "wide", "Placed", "False Unsupported 2 devices are requested").await;
     ask(&env, &account, "other", json!({"kind": "fpga"})).await;
     wait_condition(&env, "other", "Placed", "False NoImplementation worker cannot run on fpga").await;
     // the third device, and none for the next one, which waits with the reason

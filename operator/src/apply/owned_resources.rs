@@ -178,7 +178,7 @@ fn is_own(found: Option<&impl ResourceExt>, is_pending: bool, application: &Acto
 }
 
 /// Backoff reason of a foreign object under a required name.
-const TAKEN: &str = "its name is taken";
+const TAKEN: &str = "the name is taken";
 
 fn described<K: OwnedObject>(object: &K) -> String {
     format!("{} {}", K::kind(&()), object.name_any())

@@ -238,7 +238,7 @@ async fn apply(
         // Counted once per pod, until it is deleted.
         let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
-        ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
+        ctx.back_off((key.clone(), actor), "the pod ended", Some(uid));
     }
     let not_evicted = by_node((todo.not_evicted, true), &units, &actors, refusals);
     for (refused, said) in [by_node((todo.refused_pods, false), &units, &actors, &[]), not_evicted] {

@@ -179,9 +179,9 @@ fn moves(
 /// Why an actor left a node that did not refuse it.
 fn left_node(index: &Index, node: &str) -> String {
     if index.rejects_pods(node) {
-        format!("its pod on {node} is gone, and the node accepts no new pods")
+        format!("the pod on {node} ended and the node rejects new pods")
     } else {
-        format!("it could not stay on {node}")
+        format!("the assignment to {node} became infeasible")
     }
 }
 

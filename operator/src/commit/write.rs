@@ -90,7 +90,7 @@ pub async fn update_record(
     let Some(decision) = ctx.caches.decision(key)? else { return Ok(()) };
     let written = ctx.writer.patch_placement_record(&decision, generation, demand).await?;
     ctx.caches.record_written(written.clone());
-    tracing::info!(generation, "the Placement holds for the changed manifest");
+    tracing::info!(generation, "the Placement stays valid for the new generation");
     outcome.decision = Some(written);
     Ok(())
 }

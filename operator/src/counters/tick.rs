@@ -236,7 +236,7 @@ mod tests {
     async fn foreign_series_are_counted_and_refused() {
         let (ticked, _) = run(Fault::Foreign, 600_000).await;
         let refused = ticked.unwrap().collected.refused;
-        assert_eq!(refused, [(SampleRefusal::Value, 1), (SampleRefusal::Stranger, 1000)].into());
+        assert_eq!(refused, [(SampleRefusal::Value, 1), (SampleRefusal::UnknownPod, 1000)].into());
     }
 
     #[tokio::test]

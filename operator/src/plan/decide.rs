@@ -491,7 +491,8 @@ fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
     match (starts, plan.moves.len()) {
         (0, 0) => "nothing would change".to_owned(),
         (starts, moves) => {
-            format!("{starts} actors would start and {moves} would move; set paused to false to let them")
+            let actors = if starts == 1 { "actor" } else { "actors" };
+            format!("unpausing would start {starts} {actors} and move {moves}; set spec.paused to false")
         }
     }
 }

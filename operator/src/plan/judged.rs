@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::runtime::metrics::{MISMATCH, Metrics};
 
 /// The consequence of a disagreement.
-const DISCARDED: &str = "the plan is not carried out";
+const DISCARDED: &str = "the plan is discarded";
 
 /// How many snapshots are kept.
 const MAX_KEPT: usize = 4;
@@ -51,8 +51,8 @@ impl Mismatches {
                 kept.insert(key.clone(), snapshot.write());
                 let ApplicationKey { namespace, name } = key;
                 Err(Error::Mismatch(format!(
-                    "clingo and the planner do not agree: {problem}; {DISCARDED}. This is a defect, report \
-                     it with what /debug/mismatch/{namespace}/{name} answers"
+                    "{problem}; {DISCARDED}. This is a bug: attach the response of /debug/mismatch/{namespace}/{name} to \
+                     a report"
                 )))
             }
             Err(other) => Err(other.into()),
@@ -63,7 +63,9 @@ impl Mismatches {
 /// What the planner holds against the answer of clingo or of the search.
 fn disagreement(error: &PlanError) -> Option<String> {
     match error {
-        PlanError::Judge(JudgeError::Mismatch(problem)) => Some(problem.clone()),
+        PlanError::Judge(JudgeError::Mismatch(problem)) => {
+            Some(format!("clingo rejects the plan: {problem}"))
+        }
         PlanError::Solve {
             source: source @ (SolveError::Mismatch { .. } | SolveError::Proof(_)), ..
         } => Some(source.to_string()),
@@ -105,7 +107,7 @@ mod tests {
                 "the solver's costs 1 differ from the exact 2",
             ];
             let (chain, says) = (refused.chain(), says[name.min(3)]);
-            assert!(chain.contains(says) && chain.contains("the plan is not carried out"), "{chain}");
+            assert!(chain.contains(says) && chain.contains("the plan is discarded"), "{chain}");
         }
         let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();
         assert_eq!((kept, mismatches.of(&key(5))), (vec![2, 3, 4, 5], Some(snapshot.write())));
@@ -126,7 +128,7 @@ mod tests {
         let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
         let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
         assert_eq!(refused.reason(), "Mismatch", "what the event is called");
-        let says = "policy p: its ground rules cost 1, but clingo computes 7; the plan is not carried out";
+        let says = "policy p: its ground rules cost 1, but clingo computes 7; the plan is discarded";
         assert!(refused.chain().contains(says), "{}", refused.chain());
         assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 1);
         let kept = Snapshot::read(&mismatches.of(&key).unwrap()).unwrap();

@@ -35,11 +35,7 @@ pub async fn run(ctx: Arc<Context>, namespace: String) {
         for old in ctx.policies.surplus() {
             // A version that cannot be deleted is merely surplus.
             if let Err(e) = ctx.writer.delete::<ControllerRevision>(&namespace, &old, false).await {
-                tracing::warn!(
-                    name = old.name,
-                    error = e.chain(),
-                    "an old version of a policy is not deleted"
-                );
+                tracing::warn!(name = old.name, error = e.chain(), "failed to delete an old policy revision");
             }
         }
     }
@@ -55,6 +51,6 @@ async fn report_unkept(revision: &ControllerRevision, problem: &str, ctx: &Conte
         "ControllerRevision {} cannot be created: {problem}; until it is, a restarted operator cannot fall back to this version",
         revision.name_any()
     );
-    tracing::warn!(policy = owner.name, problem, "a version of a policy is not kept");
+    tracing::warn!(policy = owner.name, problem, "failed to store a policy revision");
     ctx.emit_event(&config_map, &event(EventType::Warning, "PolicyNotKept", "Keep", note)).await;
 }

@@ -58,7 +58,7 @@ pub async fn run(
         let Some(key) = queue.pop_front() else { return };
         queued.remove(&key);
         if let Err(error) = planner.consider(&key, &ctx, &store).await {
-            tracing::warn!(application = %key, error = error.chain(), "no plan for measured load");
+            tracing::warn!(application = %key, error = error.chain(), "planning for measured load failed");
             if let Some(application) = ctx.caches.application(&key) {
                 ctx.report_failed_request(application.as_ref(), "Rebalance", &error).await;
             }

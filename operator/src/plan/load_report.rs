@@ -130,8 +130,8 @@ impl LoadReport {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = vec![self.would_move()];
         if self.unavailable.get() {
-            let message = "Prometheus has no counters of its actors in a window in which nothing started or moved; plans use the \
-                           last measured numbers, or those of the manifest"
+            let message = "none of the newest 4 windows is settled and has counters; plans use the last measured numbers or the \
+                           manifest"
                 .to_owned();
             findings.push(Finding {
                 type_: "CountersUnavailable",
@@ -153,11 +153,14 @@ impl LoadReport {
         let (holds, reason, message) = match &self.verdict {
             LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
             LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
-            LoadVerdict::Decided { gain_percent, moves } => (
-                false,
-                "Moving",
-                format!("{moves} moves were decided, which gain {gain_percent} %; see the Placement"),
-            ),
+            LoadVerdict::Decided { gain_percent, moves } => {
+                let (count, are) =
+                    if *moves == 1 { ("1 move".to_owned(), "is") } else { (format!("{moves} moves"), "are") };
+                let message = format!(
+                    "{count} with an expected gain of {gain_percent} % {are} in progress; see status.moves of the Placement"
+                );
+                (false, "Moving", message)
+            }
             LoadVerdict::HeldUp(HeldUp::Moving) => {
                 (false, "Moving", "further moves wait until those in progress are finished".to_owned())
             }
@@ -183,10 +186,7 @@ impl LoadReport {
             LoadVerdict::Stays(GateVerdict::Uncertain { gain } | GateVerdict::Pays { gain, .. }) => (
                 false,
                 "UncertainGain",
-                format!(
-                    "the best known moves gain {} % on average, but the windows disagree",
-                    percent(*gain)
-                ),
+                format!("expected gain {} %, but it varies too much between windows", percent(*gain)),
             ),
             LoadVerdict::WouldMove { rule, gain_percent, moves } => {
                 let listed = moves
@@ -212,14 +212,13 @@ impl LoadReport {
 }
 
 fn no_gain(stays_put: &BTreeSet<String>) -> String {
-    let message = "no other placement is noticeably better".to_owned();
+    let message = "no better placement found".to_owned();
     if stays_put.is_empty() {
         return message;
     }
     let groups = listed(stays_put.iter().cloned(), ", ", stays_put.len());
     format!(
-        "{message} without moves of {groups}, whose actors move only when they must: pinned, {}, or with a volume or claim of their \
-         node and without {}",
+        "{message}; actors of {groups} are excluded from elective moves (pinned, {}, or node-bound volumes or claims without {})",
         labels::DO_NOT_MOVE,
         labels::MAY_MOVE
     )
@@ -305,12 +304,12 @@ mod tests {
             "false SmallGain: the best known moves gain 5 %, and at least 10 % is required"
         );
         report.set_verdict(LoadVerdict::NoGain { stays_put: BTreeSet::new() });
-        assert_eq!(said(&report), "false NoGain: no other placement is noticeably better");
+        assert_eq!(said(&report), "false NoGain: no better placement found");
         report.set_verdict(LoadVerdict::NoGain { stays_put: ["db".to_owned()].into() });
         assert_eq!(
             said(&report),
-            "false NoGain: no other placement is noticeably better without moves of db, whose actors move only when they must: pinned, \
-             cairn.dev/do-not-move, or with a volume or claim of their node and without cairn.dev/may-move"
+            "false NoGain: no better placement found; actors of db are excluded from elective moves (pinned, \
+             cairn.dev/do-not-move, or node-bound volumes or claims without cairn.dev/may-move)"
         );
     }
 }

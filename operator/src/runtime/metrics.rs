@@ -47,7 +47,7 @@ pub struct Metrics {
     /// Actors by state: wanted, placed, running, ready.
     pub actors: IntGaugeVec,
     /// Nodes whose agent's Lease expired.
-    agent_silent: IntGaugeVec,
+    agent_lease_expired: IntGaugeVec,
     /// Pods of actors.
     pub pods: IntGaugeVec,
     /// Whether this replica leads.
@@ -104,8 +104,9 @@ impl Metrics {
         registry.register(Box::new(actors.clone()))?;
         let leading = IntGauge::with_opts(opts(&names::LEADING))?;
         registry.register(Box::new(leading.clone()))?;
-        let agent_silent = IntGaugeVec::new(opts(&names::AGENT_SILENT), names::AGENT_SILENT.labels())?;
-        registry.register(Box::new(agent_silent.clone()))?;
+        let agent_lease_expired =
+            IntGaugeVec::new(opts(&names::AGENT_LEASE_EXPIRED), names::AGENT_LEASE_EXPIRED.labels())?;
+        registry.register(Box::new(agent_lease_expired.clone()))?;
         let pods = IntGaugeVec::new(opts(&names::POD_INFO), names::POD_INFO.labels())?;
         registry.register(Box::new(pods.clone()))?;
         // Start at 0, or the first error would be invisible to `increase()`.
@@ -127,7 +128,7 @@ impl Metrics {
             judged,
             writes,
             actors,
-            agent_silent,
+            agent_lease_expired,
             pods,
             leading,
             scrape,
@@ -145,9 +146,9 @@ impl Metrics {
     /// When a metric cannot be encoded.
     pub fn text(&self, pods: &[[String; 7]], silent: &[String]) -> prometheus::Result<String> {
         let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
-        self.agent_silent.reset();
+        self.agent_lease_expired.reset();
         for node in silent {
-            self.agent_silent.with_label_values(&[node]).set(1);
+            self.agent_lease_expired.with_label_values(&[node]).set(1);
         }
         self.pods.reset();
         for pod in pods {
@@ -195,9 +196,9 @@ mod tests {
             text.contains("cairn_operator_reconciles_total{result=\"Policy\"} 0\n"),
             "errors count from 0"
         );
-        assert!(text.contains("cairn_operator_agent_silent{node=\"n\"} 1\n"));
+        assert!(text.contains("cairn_operator_agent_lease_expired{node=\"n\"} 1\n"));
         assert!(
-            !metrics.text(&[], &[]).unwrap().contains("cairn_operator_agent_silent{"),
+            !metrics.text(&[], &[]).unwrap().contains("cairn_operator_agent_lease_expired{"),
             "it is heard again"
         );
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

@@ -36,18 +36,20 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let unit = pod.and_then(unit_of);
     let (ready, reason, message) = match (pod, context.place) {
         (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
-            (true, "Ready", format!("its pod is ready on {place}"))
+            (true, "Ready", format!("the pod is ready on {place}"))
         }
-        (Some(_), Some(place)) if unit != Some(place) => {
-            (false, "Moves", format!("it is on {}, and moves to {place}", unit.unwrap_or("no known unit")))
-        }
+        (Some(_), Some(place)) if unit != Some(place) => (
+            false,
+            "Moves",
+            format!("the pod runs on {}; the actor moves to {place}", unit.unwrap_or("no known unit")),
+        ),
         (Some(pod), _) => {
             let why = not_ready_reason(pod).map_or(String::new(), |why| format!(": {why}"));
-            (false, "NotReady", format!("its pod is not ready{why}"))
+            (false, "NotReady", format!("the pod is not ready{why}"))
         }
         (None, _) => {
             let waits = context.wait.map_or(String::new(), |wait| format!(": {wait}"));
-            (false, "NoPod", format!("it has no pod{waits}"))
+            (false, "NoPod", format!("no pod exists{waits}"))
         }
     };
     let placed = match (context.place, context.reasons) {
@@ -301,25 +303,25 @@ mod tests {
     #[test]
     fn an_instance_is_ready_if_its_pod_is_on_the_assigned_unit() {
         for (world, expected) in [
-            ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready on n/a-0, Placed=true on n/a-0"),
-            ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),
+            ("unit=n/a-0 ready place=n/a-0", "Ready=true the pod is ready on n/a-0, Placed=true on n/a-0"),
+            ("unit=n/a-0 place=n/a-0", "Ready=false the pod is not ready, Placed=true on n/a-0"),
             (
                 "unit=n/a-0 crash=3 place=n/a-0",
-                "Ready=false its pod is not ready: container main: running again after it ended with exit code 3 (Error), \
+                "Ready=false the pod is not ready: container main: restarted after exit code 3 (Error), \
                  Placed=true on n/a-0, BackOff=true container main is in a crash loop \
                  (Error, exit code 3); the kubelet restarts it with backoff; see kubectl logs --previous",
             ),
             (
                 "unit=n/a-0 ready place=m/a-0",
-                "Ready=false it is on n/a-0, and moves to m/a-0, Placed=true on m/a-0",
+                "Ready=false the pod runs on n/a-0; the actor moves to m/a-0, Placed=true on m/a-0",
             ),
-            ("unplaced", "Ready=false it has no pod, Placed=false no room"),
-            ("unplaced untold", "Ready=false it has no pod, Placed=false no feasible unit"),
-            ("", "Ready=false it has no pod, Placed=false not placed yet"),
+            ("unplaced", "Ready=false no pod exists, Placed=false no room"),
+            ("unplaced untold", "Ready=false no pod exists, Placed=false no feasible unit"),
+            ("", "Ready=false no pod exists, Placed=false not placed yet"),
             ("unfit=two", "Ready=false two, Placed=false two"),
             (
                 "place=n/a-0 back=ended",
-                "Ready=false it has no pod: ended; it is retried with backoff, \
+                "Ready=false no pod exists: ended; retrying with backoff, \
                  Placed=true on n/a-0, BackOff=true ended",
             ),
         ] {

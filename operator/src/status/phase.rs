@@ -203,12 +203,12 @@ mod tests {
             (
                 Some(Applying),
                 "a@u=Pending!quota b@v=Running@v",
-                "Failed: 1 of 2 placed actors run; a-0 waits: quota; it is retried with backoff",
+                "Failed: 1 of 2 placed actors run; a-0 waits: quota; retrying with backoff",
             ),
             (
                 Some(Applying),
                 "a@u=Pending!quota b@v=Starting@v",
-                "Applying: 0 of 2 placed actors run; a-0 waits: quota; it is retried with backoff",
+                "Applying: 0 of 2 placed actors run; a-0 waits: quota; retrying with backoff",
             ),
         ] {
             assert_eq!(describe(before, actors), expected, "{actors}");

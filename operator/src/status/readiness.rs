@@ -48,11 +48,11 @@ fn of_container(container: &ContainerStatus) -> Option<String> {
     let waits = now.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
     let waits = waits.filter(|reason| !BEGINS.contains(reason));
     let said = match (waits, ended(now), before) {
-        (Some(reason), _, Some(before)) => format!("{reason}, it ended with {before}"),
+        (Some(reason), _, Some(before)) => format!("{reason}, last {before}"),
         (Some(reason), _, None) => reason.to_owned(),
         // An init container ends successfully before the pod is ready.
-        (None, Some(now), _) if !now.starts_with("exit code 0") => format!("it ended with {now}"),
-        (None, _, Some(before)) => format!("running again after it ended with {before}"),
+        (None, Some(now), _) if !now.starts_with("exit code 0") => format!("ended with {now}"),
+        (None, _, Some(before)) => format!("restarted after {before}"),
         (None, _, None) => return None,
     };
     Some(format!("container {}: {said}", container.name))
@@ -92,14 +92,14 @@ mod tests {
             (
                 waiting("CrashLoopBackOff"),
                 ended(1, "Error"),
-                Some("container actor: CrashLoopBackOff, it ended with exit code 1 (Error)"),
+                Some("container actor: CrashLoopBackOff, last exit code 1 (Error)"),
             ),
             (
                 runs.clone(),
                 ended(137, "OOMKilled"),
-                Some("container actor: running again after it ended with exit code 137 (OOMKilled)"),
+                Some("container actor: restarted after exit code 137 (OOMKilled)"),
             ),
-            (ended(2, "Error"), json!({}), Some("container actor: it ended with exit code 2 (Error)")),
+            (ended(2, "Error"), json!({}), Some("container actor: ended with exit code 2 (Error)")),
             (ended(0, "Completed"), json!({}), None),
         ] {
             let containers = json!([container("actor", &state, &last)]);

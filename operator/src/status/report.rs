@@ -209,7 +209,7 @@ fn findings(
     let placed_message = match spec {
         None => "nothing is decided yet".to_owned(),
         Some(spec) if spec.unplaced.is_empty() => {
-            format!("all {wanted} actors have a place: {}", describe_objective(spec))
+            format!("all {wanted} actors are placed: {}", describe_objective(spec))
         }
         Some(spec) => describe_unplaced(spec),
     };
@@ -235,7 +235,7 @@ fn findings(
             true,
             "Refused",
             format!(
-                "{problem}; correct the template; no pod is replaced, and actors restart with the previous templates if there are any"
+                "{problem}; the rollout is stopped and the previous template stays in use; correct the template"
             ),
         ));
     }
@@ -288,14 +288,12 @@ pub fn describe_objective(spec: &PlacementSpec) -> String {
     let value = |level: &String| -> i64 { level.split('+').map(|c| own.get(c).copied().unwrap_or(0)).sum() };
     let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
     let proof = match (spec.optimal, spec.gap_percent) {
-        (true, _) if spec.left_to_scheduler.is_empty() => ", proven to be the best".to_owned(),
+        (true, _) if spec.left_to_scheduler.is_empty() => ", proven optimal".to_owned(),
         (true, _) => {
             let left = spec.left_to_scheduler.join("; ");
-            format!(
-                ", proven to be the best under the rules that Cairn models; left to the scheduler: {left}"
-            )
+            format!(", proven optimal under the rules that Cairn models; left to the scheduler: {left}")
         }
-        (false, Some(gap)) => format!(", at most {gap} % from the best"),
+        (false, Some(gap)) => format!(", optimality gap at most {gap} %"),
         (false, None) => String::new(),
     };
     format!("{}{proof}", values.join(", "))
@@ -308,8 +306,8 @@ fn describe_unplaced(spec: &PlacementSpec) -> String {
     };
     let names = listed(spec.unplaced.iter().map(why), ", ", spec.unplaced.len());
     match spec.unplaced.len() {
-        1 => format!("1 actor has no place: {names}"),
-        many => format!("{many} actors have no place: {names}"),
+        1 => format!("1 actor is unplaced: {names}"),
+        many => format!("{many} actors are unplaced: {names}"),
     }
 }
 
@@ -327,7 +325,7 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     let mut events = Vec::new();
     let all = spec.assignments.len() + spec.unplaced.len();
     let placed = format!(
-        "{} of {all} actors have a place: {} ({})",
+        "{} of {all} actors are placed: {} ({})",
         spec.assignments.len(),
         describe_objective(spec),
         spec.strategy
@@ -421,7 +419,7 @@ mod tests {
             let notes = decision_events(&spec).into_iter().skip(1).filter_map(|event| event.note);
             notes.collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(notes_of("full"), "a-0 from nowhere to n/u: full, 1 actor has no place: a-1 (full)");
-        assert_eq!(notes_of(""), "a-0 from nowhere to n/u, 1 actor has no place: a-1");
+        assert_eq!(notes_of("full"), "a-0 from nowhere to n/u: full, 1 actor is unplaced: a-1 (full)");
+        assert_eq!(notes_of(""), "a-0 from nowhere to n/u, 1 actor is unplaced: a-1");
     }
 }

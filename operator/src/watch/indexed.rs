@@ -136,7 +136,7 @@ impl Indexed for Placement {
                 (known, is_newer)
             });
             if !is_newer {
-                tracing::debug!(%key, known = ?known.map(|it| it.resource_version()), "an older decision is passed over");
+                tracing::debug!(%key, known = ?known.map(|it| it.resource_version()), "ignoring a stale Placement event");
                 return;
             }
             if known.as_deref().map(facts) == Some(facts(&placement)) {

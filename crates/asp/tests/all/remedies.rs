@@ -127,7 +127,7 @@ fn remedies_under_a_policy_are_sufficient_and_smallest_after_rederivation() {
         ),
         // The policy forbids unknown units.
         (KNOWN_NODES, &full, &none, &on_all, "1 more slot on n0/cpu"),
-        (SMALL_UNITS_ARE_FOR_NOBODY, &full[..1], &none, &[], "web-0 not bound by: policy test line 1"),
+        (SMALL_UNITS_ARE_FOR_NOBODY, &full[..1], &none, &[], "exempt web-0 from: policy test line 1"),
         (NOT_TOO_MANY_SLOTS, &full, &none, &on_all, "1 more slot on n0/cpu; or one more node like n0"),
         (
             WEB_AND_DB_APART,

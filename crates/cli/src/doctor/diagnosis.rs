@@ -304,7 +304,8 @@ fn without_library(state: &InstallationState) -> Option<Finding> {
             nodes.push(topology.name_any());
         }
     }
-    let text = format!("{count} GPUs have no driver's library in their agent: {}", listed(&nodes));
+    let gpus = if count == 1 { "GPU" } else { "GPUs" };
+    let text = format!("agents lack the NVIDIA driver library for {count} {gpus}: {}", listed(&nodes));
     let to_do = "run the agents of these nodes with the runtime class of the driver: a group in agent.groups of the chart with \
                  runtimeClassName nvidia (docs/tasks/set-up-accelerators.md)";
     (count > 0).then(|| finding("devices", Level::Warning, text, Some(to_do)))

@@ -119,7 +119,7 @@ fn actor_table(actors: &mut dyn Iterator<Item = &ActorStatus>, style: Style) -> 
         let plain = |text: &Option<String>| (text.clone().unwrap_or_default(), Tone::Plain);
         let tone = match actor.state.as_str() {
             _ if actor.is_healthy() => Tone::Good,
-            "no place" | "Failed" | "Running, not ready" => Tone::Bad,
+            "unplaced" | "Failed" | "Running, not ready" => Tone::Bad,
             _ => Tone::Change,
         };
         let name = (actor.name.clone(), Tone::Plain);

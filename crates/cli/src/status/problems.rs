@@ -177,7 +177,7 @@ impl Subject<'_> {
         let is_started = matches!(status.phase, Some(InstancePhase::Starting | InstancePhase::Running));
         let pod = status.pod.as_ref().filter(|_| is_started)?;
         let condition = status.conditions.iter().find(|it| it.type_ == "Ready" && it.status == "False")?;
-        let why = condition.message.strip_prefix("its pod is not ready: ")?;
+        let why = condition.message.strip_prefix("the pod is not ready: ")?;
         let to_do = if why.contains("exit code") {
             format!("check its log: kubectl logs {pod} -n {} --previous", self.namespace)
         } else {

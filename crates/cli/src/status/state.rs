@@ -177,9 +177,9 @@ fn actors(
                 status.is_none_or(|status| status.unit.as_deref() == Some(&assignment.unit))
             });
             let state = match (assignment, phase) {
-                (None, None) => "no place".to_owned(),
-                (None, Some(phase)) => format!("{phase}, no place decided"),
-                (Some(_), None) => "decided".to_owned(),
+                (None, None) => "unplaced".to_owned(),
+                (None, Some(phase)) => format!("{phase}, unplaced"),
+                (Some(_), None) => "assigned".to_owned(),
                 (Some(_), Some(phase @ InstancePhase::Running))
                     if is_on_unit && status.is_some_and(is_not_ready) =>
                 {

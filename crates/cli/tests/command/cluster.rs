@@ -178,7 +178,7 @@ fn kinds_that_only_templates_refer_to_are_optional() {
         let server = Server::new(&texts.collect::<Vec<_>>(), without);
         let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path(), "--effort", "1000"]);
         assert_eq!((ran.code, ran.err.starts_with(forbidden)), expected, "{more} {without}: {}", ran.all());
-        let is_missing = ran.out.contains("PriorityClass high of its template does not exist");
+        let is_missing = ran.out.contains("PriorityClass high of the template does not exist");
         assert_eq!(is_missing, ran.code == Some(2), "{}", ran.out);
     }
 }
@@ -233,7 +233,7 @@ fn current_placement_is_explained() {
     crop-0      cairn-gpu/cpus-0  2 units of pool cpus     communication+migration +11,364
                                   2 units of pool sockets  communication+migration +11,364
                                   cairn-fpga/fpgas-0       communication+migration +16,764
-                                  2 units of pool gpus     forbidden: it runs on cpu and fpga only
+                                  2 units of pool gpus     forbidden: runs on cpu and fpga only
     classify-0  cairn-gpu/gpus-0  cairn-cpu/cpus-0         communication+migration -15,340 · annoyance -1
                                   cairn-gpu/cpus-0         communication+migration -4,180 · annoyance -3
                                   cairn-gpu/gpus-1         communication+migration +500
@@ -243,23 +243,23 @@ fn current_placement_is_explained() {
     localize-0  cairn-cpu/cpus-0  cairn-gpu/cpus-0         communication+migration -21,100
                                   cairn-fpga/cpus-0        communication+migration +500
                                   2 units of pool sockets  communication+migration +500
-                                  cairn-fpga/fpgas-0       forbidden: it runs on cpu only
-                                  2 units of pool gpus     forbidden: it runs on cpu only
+                                  cairn-fpga/fpgas-0       forbidden: runs on cpu only
+                                  2 units of pool gpus     forbidden: runs on cpu only
 
     Full units
       cairn-gpu/gpus-0: 1 of 1 slots taken
 
     Unplaced
-      crop-1: there is room for it: crop-1 on cairn-cpu/cpus-0
-      classify-1: there is room for it: classify-1 on cairn-cpu/cpus-0
-      classify-2: there is room for it: classify-2 on cairn-cpu/cpus-0
-      classify-3: there is room for it: classify-3 on cairn-cpu/cpus-0
-      classify-4: there is room for it: classify-4 on cairn-cpu/cpus-0
+      crop-1: there is room: crop-1 on cairn-cpu/cpus-0
+      classify-1: there is room: classify-1 on cairn-cpu/cpus-0
+      classify-2: there is room: classify-2 on cairn-cpu/cpus-0
+      classify-3: there is room: classify-3 on cairn-cpu/cpus-0
+      classify-4: there is room: classify-4 on cairn-cpu/cpus-0
 
     3/8 actors placed · overload 0 · communication 27,000 · annoyance 4
     ");
     let single = cairn(&[&on[..], &["--actor", "crop-0", "-o", "json"]].concat());
-    insta::assert_snapshot!(single.json()["explanation"], @r#"{"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-cpu/cpus-0","cairn-fpga/cpus-0"],"units":2},{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-numa/sockets-0","cairn-numa/sockets-1"],"units":2},{"change":{"annoyance":0,"communication+migration":16764,"overload":0},"names":["cairn-fpga/fpgas-0"],"units":1},{"forbidden":"it runs on cpu and fpga only","names":["cairn-gpu/gpus-0","cairn-gpu/gpus-1"],"units":2}],"unit":"cairn-gpu/cpus-0"}],"full":["cairn-gpu/gpus-0: 1 of 1 slots taken"],"inTheWay":[]}"#);
+    insta::assert_snapshot!(single.json()["explanation"], @r#"{"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-cpu/cpus-0","cairn-fpga/cpus-0"],"units":2},{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-numa/sockets-0","cairn-numa/sockets-1"],"units":2},{"change":{"annoyance":0,"communication+migration":16764,"overload":0},"names":["cairn-fpga/fpgas-0"],"units":1},{"forbidden":"runs on cpu and fpga only","names":["cairn-gpu/gpus-0","cairn-gpu/gpus-1"],"units":2}],"unit":"cairn-gpu/cpus-0"}],"full":["cairn-gpu/gpus-0: 1 of 1 slots taken"],"inTheWay":[]}"#);
     let unknown = cairn(&[&on[..], &["--actor", "crop-9"]].concat());
     assert_eq!((unknown.code, unknown.out.as_str()), (Some(1), ""));
     insta::assert_snapshot!(unknown.err, @"error: vision/surveillance has no actor crop-9; its actors are crop-0, crop-1, classify-0, classify-1, classify-2, classify-3, classify-4, localize-0");
@@ -295,7 +295,7 @@ fn explanations_include_the_rules_of_the_policy() {
                                   cairn-fpga/cpus-0        communication+migration +564
                                   2 units of pool sockets  communication+migration +564
                                   cairn-fpga/fpgas-0       communication+migration +5,964
-                                  2 units of pool gpus     forbidden: it runs on cpu and fpga only
+                                  2 units of pool gpus     forbidden: runs on cpu and fpga only
     classify-0  cairn-gpu/gpus-0  cairn-gpu/cpus-0         communication+migration -3,820
                                   cairn-gpu/gpus-1         communication+migration +500
                                   2 units of pool cpus     forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 1 more like it
@@ -303,8 +303,8 @@ fn explanations_include_the_rules_of_the_policy() {
                                   2 units of pool sockets  forbidden: policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-numa/sockets-0, and 1 more like it
     localize-0  cairn-cpu/cpus-0  cairn-fpga/cpus-0        communication+migration +500
                                   2 units of pool sockets  communication+migration +500
-                                  cairn-fpga/fpgas-0       forbidden: it runs on cpu only
-                                  2 units of pool gpus     forbidden: it runs on cpu only
+                                  cairn-fpga/fpgas-0       forbidden: runs on cpu only
+                                  2 units of pool gpus     forbidden: runs on cpu only
                                   cairn-gpu/cpus-0         forbidden: policy throughput line 1
 
     Full units
@@ -315,7 +315,7 @@ fn explanations_include_the_rules_of_the_policy() {
       policy throughput line 1; without it localize-0 could run on cairn-gpu/cpus-0: communication+migration -21,100
 
     Unplaced
-      crop-1: there is room for it: crop-1 on cairn-fpga/cpus-0
+      crop-1: there is room: crop-1 on cairn-fpga/cpus-0
       classify-1: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-1, U = cairn-cpu/cpus-0, and 11 more like it
       classify-2: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-2, U = cairn-cpu/cpus-0, and 24 more like it
       classify-3: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-3, U = cairn-cpu/cpus-0, and 24 more like it

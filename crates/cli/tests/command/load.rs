@@ -94,7 +94,7 @@ fn facts_plan_and_verdict_are_those_of_the_operator_byte_for_byte() {
     let (record, _) = searched(GateRule::Steady);
     let page = cairn(&["plan", "--snapshot", snapshot.path(), "--windows", export(Some(&record)).path()]).out;
     assert!(page.contains("measured load, by all windows: these moves pay: "), "{page}");
-    assert!(page.contains("(as the operator found)"), "{page}");
+    assert!(page.contains("(same verdict as the operator)"), "{page}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn another_snapshot_and_another_verdict_are_noted() {
     assert_eq!(report["load"]["repeats"], false);
     let notes = report["notes"].to_string();
     assert!(notes.contains("the snapshot is not the one of the operator's search"), "{notes}");
-    assert!(notes.contains("the operator found something else"), "{notes}");
+    assert!(notes.contains("differs from the operator's verdict"), "{notes}");
 }
 
 #[test]

@@ -321,8 +321,8 @@ fn all_or_nothing_places_all_or_none_and_has_a_remedy_for_all() {
     Unplaced
       infer-0: spec.start is AllOrNothing, and 2 other actors cannot be placed
       infer-1: spec.start is AllOrNothing, and 2 other actors cannot be placed
-      infer-2: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
-      infer-3: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
+      infer-2: runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
+      infer-3: runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
 
     Notes
       policy throughput is not in the files: using the built-in defaults

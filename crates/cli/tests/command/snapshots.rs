@@ -116,7 +116,7 @@ fn plan_as_a_table() {
       crop-0: staying would raise communication+migration by 29995
 
     Unplaced
-      classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
+      classify-1: runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
     Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
@@ -142,10 +142,10 @@ fn explanation_has_alternatives_and_remedies() {
 
     ACTOR       UNIT    ALTERNATIVE           EFFECT
     crop-0      n1/cpu  n0/cpu                communication+migration +29,995
-                        n1/gpu                forbidden: it runs on cpu only
+                        n1/gpu                forbidden: runs on cpu only
     crop-1      n1/cpu  n0/cpu                communication+migration +605
-                        n1/gpu                forbidden: it runs on cpu only
-    classify-0  n1/gpu  2 units of pool cpus  forbidden: it runs on gpu only
+                        n1/gpu                forbidden: runs on cpu only
+    classify-0  n1/gpu  2 units of pool cpus  forbidden: runs on gpu only
 
     Full units
       n1/gpu: 1 of 1 slots taken
@@ -154,14 +154,14 @@ fn explanation_has_alternatives_and_remedies() {
       classify-1: 1 more slot on n1/gpu; or an implementation of classify-1 for cpu; or one more node like n1
 
     Unplaced
-      classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
+      classify-1: runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
     Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]);
     insta::assert_snapshot!(serde_json::to_string(&ran.json()["explanation"]).unwrap(), @r#"
-    {"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":29995,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/crop-1","alternatives":[{"change":{"annoyance":0,"communication+migration":605,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"it runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/classify-0","alternatives":[{"forbidden":"it runs on gpu only","names":["n0/cpu","n1/cpu"],"units":2}],"unit":"n1/gpu"}],"full":["n1/gpu: 1 of 1 slots taken"],"inTheWay":[],"wouldMakeRoom":[{"actor":"vision/surveillance/classify-1","anyOf":["1 more slot on n1/gpu","an implementation of classify-1 for cpu","one more node like n1"]}]}
+    {"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":29995,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/crop-1","alternatives":[{"change":{"annoyance":0,"communication+migration":605,"overload":0},"names":["n0/cpu"],"units":1},{"forbidden":"runs on cpu only","names":["n1/gpu"],"units":1}],"unit":"n1/cpu"},{"actor":"vision/surveillance/classify-0","alternatives":[{"forbidden":"runs on gpu only","names":["n0/cpu","n1/cpu"],"units":2}],"unit":"n1/gpu"}],"full":["n1/gpu: 1 of 1 slots taken"],"inTheWay":[],"wouldMakeRoom":[{"actor":"vision/surveillance/classify-1","anyOf":["1 more slot on n1/gpu","an implementation of classify-1 for cpu","one more node like n1"]}]}
     "#);
     let plain = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "-o", "json"]);
     assert!(plain.json().get("explanation").is_none());
@@ -199,7 +199,7 @@ fn limiting_rules_of_the_policy_have_their_line() {
                     n0/cpu       forbidden: policy spread line 2: G = crop, N = n0
 
     Changes that allow placing unplaced actors
-      crop-2: crop-0 not bound by: n2 is cordoned; or crop-1 not bound by: n2 is cordoned; or crop-2 not bound by: n2 is cordoned; or one more node like n0
+      crop-2: exempt crop-0 from: n2 is cordoned; or exempt crop-1 from: n2 is cordoned; or exempt crop-2 from: n2 is cordoned; or one more node like n0
 
     Unplaced
       crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
@@ -250,7 +250,7 @@ fn json_and_yaml_are_equal() {
         {
           "actor": "vision/surveillance/classify-1",
           "reasons": [
-            "it runs on fpga and gpu only",
+            "runs on fpga and gpu only",
             "n1/gpu: 1 of 1 slots taken"
           ],
           "holds": "always"

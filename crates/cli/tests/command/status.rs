@@ -21,7 +21,7 @@ status:
   optimal: true
   conditions:
   - {type: Ready, status: 'False', reason: Unplaced, message: 1 of 3 actors run on their units, lastTransitionTime: '2026-01-01T00:00:00Z'}
-  - {type: Placed, status: 'False', reason: Unplaced, message: '1 actor has no place: server-2 (every gpu is taken)', lastTransitionTime: '2026-01-01T00:00:00Z'}
+  - {type: Placed, status: 'False', reason: Unplaced, message: '1 actor is unplaced: server-2 (every gpu is taken)', lastTransitionTime: '2026-01-01T00:00:00Z'}
   - {type: Accepted, status: 'True', reason: Valid, message: the manifest can be planned, lastTransitionTime: '2026-01-01T00:00:00Z'}
   - {type: NameTaken, status: 'True', reason: NameTaken, message: 'server-1: the pod web-server-1 is not ours', lastTransitionTime: '2026-01-01T00:00:00Z'}
 ---
@@ -90,7 +90,7 @@ fn one_application() {
     ACTOR     UNIT      KIND  POD           STATE
     server-0  a/gpus-0  gpu   web-server-0  Running
     server-1  a/gpus-1  gpu   web-server-1  moves, Stopping on b/gpus-0
-    server-2                                no place
+    server-2                                unplaced
 
     UNIT      KIND  DEVICES               ACTORS
     a/gpus-0  gpu   nvidia.com/gpu=GPU-7  server-0
@@ -100,7 +100,7 @@ fn one_application() {
       server-0: policy quiet line 2: N = a
 
     Problems
-      Placed: 1 actor has no place: server-2 (every gpu is taken)
+      Placed: 1 actor is unplaced: server-2 (every gpu is taken)
         -> show reasons and remedies: kubectl cairn explain actorapp web -n shop
       NameTaken: server-1: the pod web-server-1 is not ours
         -> delete or rename the object with that name, or rename the application
@@ -143,7 +143,7 @@ fn all_applications() {
     insta::assert_snapshot!(cairn(&["status", "-f", dump.path(), calm.path()]).all(), @r"
     exit 2
     APPLICATION  PHASE     ACTORS  PLACED  RUNNING  READY  OBJECTIVE                                PROBLEMS
-    shop/web     Degraded  3       2       1        1      overload 0 · communication+migration 42  Placed: 1 actor has no place: server-2 (every gpu is taken) (and 2 more)
+    shop/web     Degraded  3       2       1        1      overload 0 · communication+migration 42  Placed: 1 actor is unplaced: server-2 (every gpu is taken) (and 2 more)
     shop/calm    Running   3       3       3        3
     ");
     assert_eq!(cairn(&["status", "-f", calm.path()]).code, Some(0));
@@ -191,12 +191,9 @@ spec:
     );
     let instance = |n: usize| {
         let (ready, why) = if n == 7 {
-            (
-                "False",
-                "its pod is not ready: container main: CrashLoopBackOff, it ended with exit code 1 (Error)",
-            )
+            ("False", "the pod is not ready: container main: CrashLoopBackOff, last exit code 1 (Error)")
         } else {
-            ("True", "its pod is ready")
+            ("True", "the pod is ready")
         };
         format!(
             "---
@@ -234,7 +231,7 @@ fn large_applications_are_grouped() {
         -> check whether the operator runs: kubectl cairn doctor
       Ready: all run, one less is ready
         -> check its pods: kubectl describe pods -n shop -l cairn.dev/application=web
-      server-7 is not ready: container main: CrashLoopBackOff, it ended with exit code 1 (Error)
+      server-7 is not ready: container main: CrashLoopBackOff, last exit code 1 (Error)
         -> check its log: kubectl logs web-server-7 -n shop --previous
     ");
     let all = cairn(&["status", "shop/web", "-f", dump.path(), "--all"]).out;

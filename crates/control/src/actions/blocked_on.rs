@@ -56,7 +56,7 @@ impl fmt::Display for BlockedOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NameConflict(what) => {
-                write!(f, "its name is taken by {what}; remove or rename one of the two")
+                write!(f, "the name is taken by {what}; remove or rename one of the two")
             }
             Self::OrphanedObject(what) => write!(f, "{what} is still being deleted"),
             Self::PoolLimit(pool) => {
@@ -65,27 +65,30 @@ impl fmt::Display for BlockedOn {
             Self::Unit(unit) => write!(f, "{unit} is still in use"),
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
             Self::NotOffered(unit) => {
-                write!(f, "{unit} is no longer offered; another place is being searched")
+                write!(f, "{unit} is no longer offered; re-planning")
             }
             Self::MassOutage => {
-                f.write_str("its move is suspended until at most 30 % of the nodes are unreachable")
+                f.write_str("the move is suspended until at most 30 % of the nodes are unreachable")
             }
             Self::MoveTurn => {
-                f.write_str("its move waits until other actors have moved and no rollout is in progress")
+                f.write_str("the move waits until other actors have moved and no rollout is in progress")
             }
             Self::NodeLost { node, forced: false } => write!(
                 f,
-                "{node} is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
-                 node.kubernetes.io/out-of-service"
+                "node {node} is unreachable; the actor restarts elsewhere after its pod or the node is deleted, or the node has \
+                 the taint node.kubernetes.io/out-of-service"
             ),
             Self::NodeLost { node, forced: true } => {
-                write!(f, "{node} is unreachable; it starts elsewhere after spec.failover.after")
+                write!(
+                    f,
+                    "node {node} is unreachable; the actor restarts elsewhere after spec.failover.after"
+                )
             }
             Self::GangStart => f.write_str("spec.start is AllOrNothing, and another actor cannot start yet"),
-            Self::Eviction(why) => write!(f, "it has to move, but cannot be evicted yet: {why}"),
-            Self::Backoff(why) => write!(f, "{why}; it is retried with backoff"),
+            Self::Eviction(why) => write!(f, "the move waits for the pod's eviction: {why}"),
+            Self::Backoff(why) => write!(f, "{why}; retrying with backoff"),
             Self::Infeasible(unit) => {
-                write!(f, "{unit} is no longer feasible; another place is being searched")
+                write!(f, "{unit} is no longer feasible; re-planning")
             }
         }
     }

@@ -149,7 +149,7 @@ pub(crate) fn never_ready(
     if pod.unit.as_ref() != Some(to) || pod.is_serving() || observed.now < since + give_up {
         return None;
     }
-    refused(actor, to, format!("not ready within {} s after its move", give_up.as_secs()))
+    refused(actor, to, format!("not ready within {} s after the move", give_up.as_secs()))
 }
 
 /// The same of an actor whose eviction was refused all the time.
@@ -163,7 +163,7 @@ pub(crate) fn never_evicted(
     if observed.now < *since + give_up {
         return None;
     }
-    let reason = format!("its pod could not be evicted for {} s: {why}", give_up.as_secs());
+    let reason = format!("the pod could not be evicted for {} s: {why}", give_up.as_secs());
     refused(actor, decision.places.get(actor)?, reason)
 }
 

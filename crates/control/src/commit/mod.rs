@@ -13,7 +13,7 @@ use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced, V
 use crate::model::{Decision, ObservedState};
 
 /// Reason of an actor whose unit was taken while it was being planned.
-const PLACE_TAKEN: &str = "its place was taken during planning; another place is being searched";
+const UNIT_TAKEN: &str = "the unit was taken during planning; re-planning";
 
 /// Result of revalidating a plan against the latest snapshot.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ pub(crate) fn rebase_plan(
     let waits = ActorIx::first(newest.actors()).filter(|&a| !newest.is_fixed(a) && assignment[a].is_none());
     let unplaced = waits.map(|actor| match reasons(actor) {
         Some(known) => Unplaced { actor, ..known.clone() },
-        None => Unplaced { actor, reasons: vec![PLACE_TAKEN.to_owned()], holds: None },
+        None => Unplaced { actor, reasons: vec![UNIT_TAKEN.to_owned()], holds: None },
     });
     let excused = newest.excused(&assignment);
     let mut rebased = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };

@@ -176,10 +176,9 @@ pub enum PlanReason {
     /// An unplaced actor may fit now.
     Opening,
     /// A unit or slot of its kinds became free some time ago.
-    #[strum(serialize = "chance")]
     CapacityFreed,
     /// The deadline ended the last search, and the next attempt is due.
-    #[strum(serialize = "second-look")]
+    #[strum(serialize = "resume")]
     ResumeSearch,
     /// The measured load changed.
     Load,

@@ -15,7 +15,7 @@ const NOW: Duration = Duration::from_secs(1000);
 /// The plan reason of an application of two actors. `changes` are the differences from a quiet cluster with both
 /// placed: `unplaced` (`cam-1`), `silent` (`cam-1` is missing in the decision), `infeasible`, `generation`, `policy`,
 /// `undecided`, `others` (the digest), `demand`, `opening=UNIT…` now and `opened=UNIT…` before, `look=SECONDS` (a
-/// search to resume), `chance` (capacity was freed), `turn` (a background slot), `broke=LIMIT` now and `broken=LIMIT`
+/// search to resume), `freed` (capacity), `turn` (a background slot), `broke=LIMIT` now and `broken=LIMIT`
 /// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (no earlier state), `paused`, `proposed` (for the
 /// changed manifest).
 fn why(changes: &str) -> String {
@@ -57,7 +57,7 @@ fn why(changes: &str) -> String {
             "policy" => wanted.policy = "q".into(),
             "demand" => now.demand = "sha256:e".into(),
             "upgraded" => now.demand = "v2:d".into(),
-            "chance" => now.freed_counter = 8,
+            "freed" => now.freed_counter = 8,
             "turn" => now.background_slot = true,
             "broke" => drop(now.pressure.violated.insert(value.to_owned())),
             "broken" => drop(before.pressure.violated.insert(value.to_owned())),
@@ -82,7 +82,7 @@ fn why(changes: &str) -> String {
                 | "policy"
                 | "undecided"
                 | "unplaced"
-                | "chance"
+                | "freed"
                 | "turn"
                 | "restart"
         ) {
@@ -139,12 +139,12 @@ fn plan_reasons() {
         ("others was=5", "-"),
         ("over=5 broke=slots", "limit"),
         // Freed capacity alone waits for a background slot.
-        ("chance", "-"),
+        ("freed", "-"),
         ("turn", "-"),
-        ("chance turn", "chance"),
-        ("chance turn others", "chance"),
-        ("chance others", "-"),
-        ("chance turn demand", "demand"),
+        ("freed turn", "capacity-freed"),
+        ("freed turn others", "capacity-freed"),
+        ("freed others", "-"),
+        ("freed turn demand", "demand"),
         // A restart of the operator triggers no search.
         ("restart", "-"),
         ("restart others over=5 broke=slots", "-"),
@@ -170,10 +170,10 @@ fn plan_reasons() {
         ("unplaced others opened=n0/gpu1", "-"),
         ("opening=n0/gpu1", "-"),
         // The search reached its deadline.
-        ("look=999", "second-look"),
-        ("look=1000", "second-look"),
+        ("look=999", "resume"),
+        ("look=1000", "resume"),
         ("look=1001", "-"),
-        ("look=999 unplaced", "second-look"),
+        ("look=999 unplaced", "resume"),
         // It is not resumed for another snapshot.
         ("look=999 others", "-"),
         ("look=999 demand", "demand"),

@@ -26,8 +26,8 @@ fn bad_samples_are_refused_alone_with_a_reason() {
         (of(-1.0), Some(SampleRefusal::Value)),
         (of(1e300), Some(SampleRefusal::Value)),
         (of(1_099_511_627_777.0), Some(SampleRefusal::Value)),
-        (Sample { namespace: "other", ..good }, Some(SampleRefusal::Stranger)),
-        (Sample { pod: "web-a-9", ..good }, Some(SampleRefusal::Stranger)),
+        (Sample { namespace: "other", ..good }, Some(SampleRefusal::UnknownPod)),
+        (Sample { pod: "web-a-9", ..good }, Some(SampleRefusal::UnknownPod)),
         (Sample { actor: "b-0", ..good }, Some(SampleRefusal::Actor)),
         (Sample { actor: "", ..good }, Some(SampleRefusal::Actor)),
         (peer("other/web/b-0"), Some(SampleRefusal::Peer)),
@@ -52,7 +52,7 @@ fn bad_samples_are_refused_alone_with_a_reason() {
         let messages = if sample.peer == good.peer && reason.is_none() { sample.value } else { 0.0 };
         assert_eq!((pair.messages, pair.rollbacks), (messages, 7.0), "{sample:?}");
     }
-    assert_eq!(SampleRefusal::Stranger.to_string(), "stranger");
+    assert_eq!(SampleRefusal::UnknownPod.to_string(), "unknown-pod");
 }
 
 #[test]

@@ -35,21 +35,21 @@ fn alternatives_and_binding_limits_are_described_briefly() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     a on u
       w x (pool p): Costs([0, 600, 0])
-      g (pool q): Forbidden("it runs on cpu only")
+      g (pool q): Forbidden("runs on cpu only")
       v (pool p): Forbidden("v: 1 of 1 slots taken")
     b on v
       u (pool p): Costs([0, -10, 0])
       w x (pool p): Costs([0, 780, 0])
-      g (pool q): Forbidden("it runs on cpu only")
+      g (pool q): Forbidden("runs on cpu only")
     c on g
       v (pool p): Forbidden("v: 1 of 1 slots taken")
-      u w x (pool p): Forbidden("3 units of pool p: no mem, it needs 3")
+      u w x (pool p): Forbidden("3 units of pool p: no mem, 3 needed")
     d on u
-      g (pool q): Forbidden("it runs on cpu only")
+      g (pool q): Forbidden("runs on cpu only")
       w x (pool p): Forbidden("kept away by constraints[0]")
       v (pool p): Forbidden("v: 1 of 1 slots taken")
     full: ["v: 1 of 1 slots taken", "g: 1 of 4 mem left"]
-    Relief { says: "u: no mem, it needs 3", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
+    Relief { says: "u: no mem, 3 needed", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
     Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx(0), UnitIx(1)), change: [0, -10, 0] }
     "#);
 }
@@ -130,7 +130,7 @@ fn violated_rules_and_limits_are_reasons_to_move() {
     let policy = "a:cpu=1:at=u b:cpu=1:at=v c:cpu=1:at=v";
     let objectives = "objectives overload,communication,policy";
     let over_full = "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1";
-    let full = "it may not stay on u: u: at most 1 actors, by its slots";
+    let full = "cannot stay on u: u: at most 1 actors, by its slots";
     let cases = [
         (
             far(world("u:cpu:9 v:cpu:9", policy, objectives)),
@@ -141,8 +141,8 @@ fn violated_rules_and_limits_are_reasons_to_move() {
             far(world("u:cpu:9 v:cpu:9", policy, objectives)),
             "a=v b=u c=v",
             vec![
-                "it may not stay on u: policy far line 3: a and b",
-                "it may not stay on v: policy far line 3: a and b",
+                "cannot stay on u: policy far line 3: a and b",
+                "cannot stay on v: policy far line 3: a and b",
             ],
         ),
         // Both violations were grandfathered, and neither is any more.

@@ -119,16 +119,16 @@ const CASES: [Case; 20] = [
         "never x nodes n1; never x nodes n2",
         &["n1 is cordoned", "n2 is cordoned"],
         "",
-        "x not bound by: n1 is cordoned; or one more node like n1",
+        "exempt x from: n1 is cordoned; or one more node like n1",
     ),
     // a selector that no node has
     (
         "u:cpu:9:node=n v:cpu:9:node=m",
         "x:cpu=1",
         "only x nodes m; never x nodes m",
-        &["its template asks for disk=ssd", "taint dedicated=db on m"],
+        &["the template asks for disk=ssd", "taint dedicated=db on m"],
         "",
-        "x not bound by: its template asks for disk=ssd; or x not bound by: taint dedicated=db on m",
+        "exempt x from: the template asks for disk=ssd; or exempt x from: taint dedicated=db on m",
     ),
     // a pinned actor's unit is taken
     (
@@ -146,7 +146,7 @@ const CASES: [Case; 20] = [
         "quota a,b,x 2",
         &["quota of namespace ns: pods"],
         "a=c b=c",
-        "1 more than: quota of namespace ns: pods",
+        "raise the limit by 1: quota of namespace ns: pods",
     ),
     // a quota of a resource
     (
@@ -155,7 +155,7 @@ const CASES: [Case; 20] = [
         "node n cores=9; quota a,x 5 of=cores",
         &["quota of namespace ns: requests.cpu"],
         "a=c",
-        "2 more than: quota of namespace ns: requests.cpu",
+        "raise the limit by 2: quota of namespace ns: requests.cpu",
     ),
     // a pool's quota per namespace
     (
@@ -164,7 +164,7 @@ const CASES: [Case; 20] = [
         "quota a,x 1 pool=gpus",
         &["pool gpus gives ns at most 1"],
         "a=g",
-        "1 more than: pool gpus gives ns at most 1; or an implementation of x for cpu",
+        "raise the limit by 1: pool gpus gives ns at most 1; or an implementation of x for cpu",
     ),
     // two quotas
     (
@@ -173,7 +173,7 @@ const CASES: [Case; 20] = [
         "quota a,x 1 pool=gpus; quota a,x 1",
         &["pool gpus gives ns at most 1", "quota of namespace ns: pods"],
         "a=g",
-        "1 more than: pool gpus gives ns at most 1, and 1 more than: quota of namespace ns: pods",
+        "raise the limit by 1: pool gpus gives ns at most 1, and raise the limit by 1: quota of namespace ns: pods",
     ),
     // each on a node of its own
     (
@@ -182,7 +182,7 @@ const CASES: [Case; 20] = [
         "apart node a b x",
         &[],
         "a=u b=v",
-        "a not bound by: each on a node of its own; or b not bound by: each on a node of its own; or x not bound by: each on a node of its own; or one more node like m",
+        "exempt a from: each on a node of its own; or exempt b from: each on a node of its own; or exempt x from: each on a node of its own; or one more node like m",
     ),
     // together without room for both
     (
@@ -191,7 +191,7 @@ const CASES: [Case; 20] = [
         "together node a x",
         &[],
         "a=g",
-        "1 more slot on g; or a not bound by: all on one node; or x not bound by: all on one node",
+        "1 more slot on g; or exempt a from: all on one node; or exempt x from: all on one node",
     ),
     // a cap on power
     (
@@ -200,7 +200,7 @@ const CASES: [Case; 20] = [
         "powerCap all 100",
         &[],
         "a=u",
-        "20 more than: at most 100 W in all",
+        "raise the limit by 20: at most 100 W in all",
     ),
     // a device that is exclusive to another
     (
@@ -218,7 +218,7 @@ const CASES: [Case; 20] = [
         "never x units g",
         &["pool gpus does not select namespace ns"],
         "",
-        "x not bound by: pool gpus does not select namespace ns; or one more node like n",
+        "exempt x from: pool gpus does not select namespace ns; or one more node like n",
     ),
     // a reservation
     (
@@ -227,7 +227,7 @@ const CASES: [Case; 20] = [
         "reserve g mem 3",
         &[],
         "",
-        "2 more mem on g; or 2 less mem kept free on g; or one more node like n",
+        "2 more mem on g; or reserve 2 less mem on g; or one more node like n",
     ),
     // a slot and memory at once
     (
@@ -275,7 +275,7 @@ const TOGETHER: [Case; 9] = [
         "quota a,x0,x1,x2 2",
         &["quota of namespace ns: pods"],
         "a=c",
-        "2 more than: quota of namespace ns: pods",
+        "raise the limit by 2: quota of namespace ns: pods",
     ),
     // a quota, and units
     (
@@ -284,7 +284,7 @@ const TOGETHER: [Case; 9] = [
         "quota x0,x1 1",
         &["quota of namespace ns: pods"],
         "",
-        "1 more than: quota of namespace ns: pods, and 1 more slot on g",
+        "raise the limit by 1: quota of namespace ns: pods, and 1 more slot on g",
     ),
     // each on a node of its own
     (
@@ -306,7 +306,7 @@ const TOGETHER: [Case; 9] = [
         "never x0 nodes n,m",
         &["pool cpus does not select namespace ns"],
         "",
-        "x0 not bound by: pool cpus does not select namespace ns, and 2 more mem on u",
+        "exempt x0 from: pool cpus does not select namespace ns, and 2 more mem on u",
     ),
     // cores of nodes for both
     (

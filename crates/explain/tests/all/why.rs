@@ -283,18 +283,18 @@ pub fn tight_file(seed: u64) -> SnapshotFile {
 fn cores_are_described_in_the_terms_of_the_file() {
     let gpus = "g:gpu:9:slots=1 h:gpu:9:slots=1 c:cpu:9";
     let snapshot = world(gpus, "a:gpu=1 b:gpu=1 x:gpu=1", "");
-    insta::assert_snapshot!(describe(&snapshot, "a=g b=h", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken");
+    insta::assert_snapshot!(describe(&snapshot, "a=g b=h", "x"), @"always: runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken");
     let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "");
     insta::assert_snapshot!(describe(&snapshot, "a=g", "x"), @"room: a on c, x on g");
     let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "only a units g");
-    insta::assert_snapshot!(describe(&snapshot, "a=g", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken; a: kept to other places by constraints[0]");
+    insta::assert_snapshot!(describe(&snapshot, "a=g", "x"), @"always: runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken; a: kept to other places by constraints[0]");
     let units = "g:gpu:9:mem=4,slots=1 h:gpu:9:mem=9,slots=1";
     let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "pin a h");
-    insta::assert_snapshot!(describe(&snapshot, "a=h", "x"), @"always: 2 units of kind gpu: 11 of 13 mem left, at most 7 on one, it needs 8; a: pinned to h");
+    insta::assert_snapshot!(describe(&snapshot, "a=h", "x"), @"always: 2 units of kind gpu: 11 of 13 mem left, at most 7 on one, 8 needed; a: pinned to h");
     let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "");
     insta::assert_snapshot!(describe(&snapshot, "a=h", "x"), @"room: a on g, x on h");
     let snapshot = world(units, "x:gpu=1:mem=8", "reserve h mem 2; never x units g");
-    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: 2 units of kind gpu: 11 of 11 mem left, at most 7 on one, it needs 8; 2 mem of h kept free");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: 2 units of kind gpu: 11 of 11 mem left, at most 7 on one, 8 needed; 2 mem of h kept free");
     let snapshot = world("u:cpu:9:node=n v:cpu:9:node=m", "a:cpu=1 b:cpu=1 x:cpu=1", "apart node a b x");
     insta::assert_snapshot!(describe(&snapshot, "a=u b=v", "x"), @"always: each on a node of its own (with a and b)");
     let snapshot = world(
@@ -302,22 +302,22 @@ fn cores_are_described_in_the_terms_of_the_file() {
         "a:cpu=1:node.cores=2 b:cpu=1:node.cores=2 x:cpu=1:node.cores=3",
         "node n cores=6; node m cores=1; together node a b x",
     );
-    insta::assert_snapshot!(describe(&snapshot, "a=u b=v", "x"), @"always: m and n: 3 of 7 cores left, at most 2 on one, it needs 3");
+    insta::assert_snapshot!(describe(&snapshot, "a=u b=v", "x"), @"always: m and n: 3 of 7 cores left, at most 2 on one, 3 needed");
     let snapshot = world("u:cpu:9 g:gpu:9", "x:fpga=1 y:", "");
-    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: it runs on fpga only, and there is no unit of that kind");
-    insta::assert_snapshot!(describe(&snapshot, "", "y"), @"always: it has no implementation");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: runs on fpga only, and there is no unit of that kind");
+    insta::assert_snapshot!(describe(&snapshot, "", "y"), @"always: no implementation");
     let snapshot = world("", "x:fpga=1", "");
-    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: runs on fpga, and there is no unit of any kind");
     // The current placement violates it already.
     let snapshot = world("u:cpu:9:slots=1", "f:cpu=1:at=u,fixed a:cpu=1:at=u x:cpu=1", "");
     insta::assert_snapshot!(describe(&snapshot, "a=u", "x"), @"always: u: 2 of 1 slots taken");
     let actors = "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2 x:cpu=1:mem=1";
     let snapshot = world("u:cpu:9:mem=3", actors, "reserve u mem 1");
-    insta::assert_snapshot!(describe(&snapshot, "a=u b=u", "x"), @"always: u: 0 of 2 mem left, it needs 1");
+    insta::assert_snapshot!(describe(&snapshot, "a=u b=u", "x"), @"always: u: 0 of 2 mem left, 1 needed");
     let bins = "b0:cpu:9:mem=5 b1:cpu:9:mem=5 b2:cpu:9:mem=5 b3:cpu:9:mem=5";
     let snapshot =
         world(bins, "a0:cpu=1:mem=3 a1:cpu=1:mem=3 a2:cpu=1:mem=3 a3:cpu=1:mem=3 x:cpu=1:mem=3", "");
-    insta::assert_snapshot!(describe(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, it needs 3");
+    insta::assert_snapshot!(describe(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, 3 needed");
 }
 
 /// `nodes` nodes with two GPUs of 16 and a CPU each; every GPU is taken by an actor of 9 or
@@ -360,10 +360,10 @@ fn explanations_of_500_nodes_are_as_short_as_of_5() {
         assert_eq!((core.holds, core.irreducible), (Holds::Always, true));
         core.lines(&snapshot, &assignment)
     });
-    let gpus = "10 units of pool gpus: 45 of 160 mem left, at most 7 on one, it needs 9";
-    assert_eq!(texts[0], ["5 units of pool cpus: no mem, it needs 9", gpus]);
-    let gpus = "1000 units of pool gpus: 4506 of 16000 mem left, at most 7 on one, it needs 9";
-    assert_eq!(texts[1], ["500 units of pool cpus: no mem, it needs 9", gpus]);
+    let gpus = "10 units of pool gpus: 45 of 160 mem left, at most 7 on one, 9 needed";
+    assert_eq!(texts[0], ["5 units of pool cpus: no mem, 9 needed", gpus]);
+    let gpus = "1000 units of pool gpus: 4506 of 16000 mem left, at most 7 on one, 9 needed";
+    assert_eq!(texts[1], ["500 units of pool cpus: no mem, 9 needed", gpus]);
 }
 
 #[test]
@@ -399,9 +399,9 @@ fn similar_actors_share_one_diagnosis_under_their_own_names() {
         .map(|left| format!("{} {:?} {}", snapshot.actor_id(left.actor), left.holds, left.reasons.join("; ")))
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    x Some(Always) it runs on gpu only; g: 1 of 1 slots taken
-    y Some(Always) it runs on gpu only; g: 1 of 1 slots taken
-    z None there is room for it: z on c
+    x Some(Always) runs on gpu only; g: 1 of 1 slots taken
+    y Some(Always) runs on gpu only; g: 1 of 1 slots taken
+    z None there is room: z on c
     ");
 }
 

@@ -89,7 +89,7 @@ fn an_actor_that_fits_nowhere_is_named_and_does_not_block_the_others() {
     insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
     start cam on cpu0
     start log on cpu0
-    unplaced big: gpu0: the unit has 4 mem left, it needs 16
+    unplaced big: gpu0: the unit has 4 mem left, 16 needed
     unplaced 1, overload 0, communication+migration 0, annoyance 0
     ");
 }
@@ -105,10 +105,10 @@ fn every_obstacle_of_an_unplaced_actor_is_reported() {
     insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
     start b on g
     start c on h
-    unplaced a: there is no unit of kind fpga; 2 units of kind cpu: all 0 slots are taken; v: it is taken; w: kept away by constraints[0]; x: the node has 1 cores left, it needs 2
+    unplaced a: there is no unit of kind fpga; 2 units of kind cpu: all 0 slots are taken; v: in use; w: kept away by constraints[0]; x: the node has 1 cores left, 2 needed
     unplaced d: g: each on a unit of its own; h: pinned to g
     unplaced e: there is no unit of kind npu
-    unplaced f: it has no implementation
+    unplaced f: no implementation
     unplaced 4, overload 0, communication+migration 0, annoyance 0
     ");
 }
@@ -119,9 +119,9 @@ fn every_reason_for_a_move_is_reported() {
     let actors = "a:cpu=1:at=g b:cpu=1:at=v,move=3 c:cpu=1:at=u,move=3 d:cpu=1:at=w,fixed e:cpu=9:at=v";
     let snapshot = world(units, actors, "c to d 1; never e units v");
     insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
-    move a from g to w: it has no implementation for gpu any more
+    move a from g to w: no implementation for gpu any more
     move c from u to w: staying would raise overload by 1
-    move e from v to u: it may not stay on v: kept away by constraints[0]
+    move e from v to u: cannot stay on v: kept away by constraints[0]
     excused 0, overload 0, communication+migration 3, annoyance 0
     ");
 }
@@ -134,8 +134,8 @@ fn swapping_actors_make_room_for_each_other() {
         "a to c 1; prefer a v 9",
     );
     insta::assert_snapshot!(described(&snapshot, "a=v b=u"), @r"
-    move a from u to v: u has no room for it beside the others
-    move b from v to u: v has no room for it beside the others
+    move a from u to v: not enough room beside the other actors on u
+    move b from v to u: not enough room beside the other actors on v
     overload 0, communication+migration 5, annoyance 0, policy 0
     ");
 }

@@ -1,7 +1,7 @@
 //! Measured load with bad facts: nothing would move, and the reason is counted.
 
 use counters::CounterSeries::{Busy, Messages};
-use counters::SampleRefusal::{Actor, Pairs, Peer, Stranger, Value};
+use counters::SampleRefusal::{Actor, Pairs, Peer, UnknownPod, Value};
 use counters::{CounterSeries, Sample, SampleRefusal};
 use fastrand::Rng;
 use placement::ix::UnitIx;
@@ -86,13 +86,13 @@ fn nothing_would_move_for_bad_facts_and_the_reason_is_counted() {
         ("a peer of another namespace", Peer, |series, samples| {
             heavy(series, samples, |sample| sample.peer = "other/load/a-1");
         }),
-        ("a forged namespace", Stranger, |series, samples| {
+        ("a forged namespace", UnknownPod, |series, samples| {
             heavy(series, samples, |sample| sample.namespace = "other");
         }),
-        ("a forged pod", Stranger, |series, samples| {
+        ("a forged pod", UnknownPod, |series, samples| {
             heavy(series, samples, |sample| sample.pod = "pod-9");
         }),
-        ("many foreign series", Stranger, |series, samples| {
+        ("many foreign series", UnknownPod, |series, samples| {
             if series == Messages {
                 let foreign = Sample { namespace: "x", pod: "y", actor: "a-0", peer: "x/y/z", value: 1e9 };
                 samples.extend(vec![foreign; 50_000]);

@@ -26,8 +26,8 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
     let gates: Vec<&str> = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str()).collect();
     match gates.as_slice() {
         [] => {}
-        [gate] => return Some(format!("its template has the scheduling gate {gate}; remove it")),
-        _ => return Some(format!("its template has the scheduling gates {}; remove them", gates.join(", "))),
+        [gate] => return Some(format!("the template has the scheduling gate {gate}; remove it")),
+        _ => return Some(format!("the template has the scheduling gates {}; remove them", gates.join(", "))),
     }
     let claims = || spec.resource_claims.iter().flatten();
     runtime_class_obstacle(index, spec)
@@ -38,14 +38,14 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
 }
 
 fn missing(kind: &str, name: &str) -> String {
-    format!("{kind} {name} of its template does not exist; create it or correct the name")
+    format!("{kind} {name} of the template does not exist; create it or correct the name")
 }
 
 /// The admission plugin `RuntimeClass`.
 fn runtime_class_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
     let Some(name) = &spec.runtime_class_name else {
         let is_set = spec.overhead.is_some();
-        return is_set.then(|| "its template sets an overhead without a RuntimeClass; remove it".to_owned());
+        return is_set.then(|| "the template sets an overhead without a RuntimeClass; remove it".to_owned());
     };
     if index.scheduling.lacks::<RuntimeClass>(name) {
         return Some(missing("RuntimeClass", name));
@@ -53,7 +53,7 @@ fn runtime_class_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
     let class = index.scheduling.runtime_classes.get(name)?;
     let overhead = class.overhead.as_ref().and_then(|overhead| overhead.pod_fixed.as_ref());
     if amounts_differ(spec.overhead.as_ref(), overhead) {
-        return Some(format!("its template sets another overhead than RuntimeClass {name}; remove it"));
+        return Some(format!("the template sets another overhead than RuntimeClass {name}; remove it"));
     }
     let selector = class.scheduling.as_ref().and_then(|scheduling| scheduling.node_selector.as_ref());
     let own = |key: &String| spec.node_selector.as_ref().and_then(|selector| selector.get(key));
@@ -61,7 +61,7 @@ fn runtime_class_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
         selector.into_iter().flatten().find(|(key, value)| own(key).is_some_and(|own| own != *value));
     let (key, value) = conflict?;
     Some(format!(
-        "RuntimeClass {name} needs nodeSelector {key}={value}, its template has {key}={}; remove one of them",
+        "RuntimeClass {name} needs nodeSelector {key}={value}, the template has {key}={}; remove one of them",
         own(key)?
     ))
 }
@@ -118,7 +118,7 @@ fn claim_obstacle(index: &Index, namespace: &str, claim: &PodResourceClaim) -> O
     }
     let request = unallocated(index, namespace, claim)?.devices.as_ref()?.requests.as_ref()?;
     let class = request.iter().flat_map(device_classes).find(|class| objects.lacks::<DeviceClass>(class))?;
-    Some(format!("DeviceClass {class} of its resource claims does not exist; create it or correct the name"))
+    Some(format!("DeviceClass {class} of the resource claims does not exist; create it or correct the name"))
 }
 
 fn device_classes(request: &DeviceRequest) -> impl Iterator<Item = &String> {
@@ -162,7 +162,7 @@ pub(crate) fn device_obstacle(index: &Index, namespace: &str, spec: &PodSpec, no
             && !index.scheduling.is_unknown::<ResourceSlice>()
             && !slices.any(|slice| has_device(&slice.spec, node))
         {
-            return Some("no ResourceSlice has devices of the node for its resource claims".to_owned());
+            return Some("no ResourceSlice has devices of the node for the resource claims".to_owned());
         }
     }
     None

@@ -70,7 +70,7 @@ fn repelled_by_existing(of: &PodRules, template: &PodTemplate, term: &PodTerm) -
     let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
     let selected = of.existing.iter().filter(|pod| term.matches(of.index, pod.namespace, &pod.labels));
     let taken: BTreeSet<&str> = selected.filter_map(|pod| domains.at(pod.node)).collect();
-    let reason = format!("its anti-affinity excludes each {} with {}", term.topology_key, term.pods());
+    let reason = format!("anti-affinity excludes each {} with {}", term.topology_key, term.pods());
     template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
 }
 
@@ -87,7 +87,7 @@ fn repelling(of: &PodRules, template: &PodTemplate) -> Vec<Constraint> {
     let rule = |((key, pod), at): ((String, String), BTreeSet<&str>)| {
         let domains = TopologyDomains::of(of.index, &key, |_| true);
         let taken: BTreeSet<&str> = at.into_iter().filter_map(|node| domains.at(node)).collect();
-        let reason = format!("the anti-affinity of pod {pod} excludes it from the same {key}");
+        let reason = format!("the anti-affinity of pod {pod} excludes the same {key}");
         template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
     };
     nodes.into_iter().filter_map(rule).collect()
@@ -122,7 +122,7 @@ fn kept_apart(of: &PodRules, term: &PodTerm, actors: &BTreeSet<String>) -> Optio
 /// Nodes without the label of a term of affinity.
 fn without_label(of: &PodRules, template: &PodTemplate, term: &PodTerm) -> Option<Constraint> {
     let key = &term.topology_key;
-    let reason = format!("its affinity needs a node with the label {key}");
+    let reason = format!("pod affinity needs a node with the label {key}");
     let has_label = |node: &str| of.index.nodes.get(node).is_some_and(|node| node.labels().contains_key(key));
     template.never_on(of.offer, reason, |node| !has_label(node))
 }

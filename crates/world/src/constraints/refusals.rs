@@ -184,7 +184,7 @@ impl<'a> ActiveRefusals<'a> {
             accepts.then(|| Constraint::Only {
                 actors: vec![name.to_string()],
                 places: Places::Units(vec![unit.id.clone()]),
-                reason: Some(format!("refused where it moved to, so {name} goes back to {}", unit.id)),
+                reason: Some(format!("the pod was refused after the move; {name} returns to {}", unit.id)),
             })
         };
         actors.names.iter().filter_map(way_back).collect()

@@ -63,7 +63,7 @@ fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
     }
     let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
-    (!selects(required, node)).then(|| "its node affinity selects other nodes".to_owned())
+    (!selects(required, node)).then(|| "node affinity selects other nodes".to_owned())
 }
 
 /// Whether one of the terms matches the node.
@@ -133,7 +133,7 @@ pub(crate) fn evicted_after(spec: &PodSpec, node: &Node) -> Option<String> {
         let tolerating = spec.tolerations.iter().flatten().filter(|it| tolerates(it, taint));
         let seconds = tolerating.filter_map(|toleration| toleration.toleration_seconds).min()?;
         Some(format!(
-            "taint {}:NoExecute of {} evicts it after {seconds} s, and other nodes have room",
+            "taint {}:NoExecute of {} evicts the pod after {seconds} s, and other nodes have room",
             taint.key,
             node.name_any()
         ))

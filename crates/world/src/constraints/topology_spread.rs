@@ -23,7 +23,7 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
         if !all.is_empty() {
             let keys: BTreeSet<&str> = all.iter().map(|it| it.topology_key.as_str()).collect();
             let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
-            let reason = format!("its topology spread needs a node with the label {keys}");
+            let reason = format!("topology spread needs a node with the label {keys}");
             let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
             rules.extend(template.never_on(of.offer, reason, lacks));
         }

@@ -132,7 +132,7 @@ fn rejection(
     let template = &instance.spec.template;
     if template.count > 1 {
         let message = format!(
-            "it requests {} devices, but an Instance has one computing unit; request several Instances",
+            "{} devices are requested, but an Instance has one computing unit; request several Instances",
             template.count
         );
         return unfit("Unsupported", message);

@@ -259,7 +259,7 @@ fn partial_warning<'a>(
         named.push(format!("{others} {}", if named.is_empty() { "other applications" } else { "others" }));
     }
     let message = format!(
-        "the manifests of {} are invalid, so only their places and the requests of their pods are counted",
+        "the manifests of {} are invalid; only their current assignments and pod requests are considered",
         named.join(", ")
     );
     (!invalid.is_empty()).then_some(SnapshotWarning { condition: "Partial", message })
@@ -269,7 +269,7 @@ fn partial_warning<'a>(
 fn limited_priority(index: &Index, application: &ActorApplication) -> Option<SnapshotWarning> {
     let (asked, counts) = (application.spec.priority, index.priority(application));
     let message = format!(
-        "spec.priority {asked} counts as {counts}, because the namespace allows no more; an administrator can change its label {}",
+        "spec.priority {asked} is limited to {counts} by the namespace label {}",
         labels::MAX_PRIORITY
     );
     (counts < asked).then_some(SnapshotWarning { condition: "PriorityLimited", message })

@@ -312,7 +312,7 @@ fn refusal(pod: &Pod) -> Option<String> {
     let by_kubelet = status.phase.as_deref() == Some("Failed")
         && (REFUSED_BY_KUBELET.contains(&reason) || reason.starts_with("OutOf"));
     by_kubelet
-        .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet rejected it")))
+        .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("rejected by the kubelet")))
 }
 
 /// Free capacity; terminating pods still count as usage.

@@ -45,12 +45,14 @@ impl PoolOnNode<'_> {
             return;
         }
         if self.is_ambiguous(&candidates, &resource) {
+            let foreign = match candidates.others.len() {
+                1 => "1 device".to_owned(),
+                others => format!("{others} devices"),
+            };
             let problem = format!(
-                "{}: {resource} hands out {} devices that the pool selects and {} others, and the kubelet chooses; no new \
-                 actors are placed there: give each model a resource of its own, or select all of them",
-                self.node.name,
-                devices.len(),
-                candidates.others.len()
+                "{}: {resource} includes {foreign} that the pool does not select, and the kubelet chooses; use one resource \
+                 per model, or select all models",
+                self.node.name
             );
             report.add_problem("Ambiguous", problem);
             units.extend(self.slots(0, sharing, (None, None), &resource));
@@ -129,10 +131,9 @@ impl PoolOnNode<'_> {
         let used = u64::try_from(devices).unwrap_or(u64::MAX).saturating_mul(sharing);
         if total > used {
             let note = format!(
-                "{}: {total} of {resource} for {devices} devices, as with time-slicing or MPS; with sharing.maxInstances {sharing} \
-                 the pool uses {used}, {} stay unused: set it to {} to use all",
+                "{}: the plugin offers {total} replicas of {devices} devices; sharing.maxInstances {sharing} uses {used} of them; \
+                 set it to {} to use all",
                 self.node.name,
-                total - used,
                 total / u64::try_from(devices).unwrap_or(u64::MAX)
             );
             report.add_note("UnusedReplicas", note);

@@ -11,27 +11,27 @@ use crate::units::slices::DeviceKey;
 pub enum CordonReason {
     /// More is in use than is offered.
     #[strum(
-        to_string = "more devices are in use there than offered; running actors stay and no new ones are placed"
+        to_string = "more devices are in use than offered; running actors stay and no new ones are placed"
     )]
     Overcommitted,
     /// The agent's lease expired, so its topology may be outdated.
     #[strum(
-        to_string = "the lease of its node's agent expired; running actors stay and no new ones are placed"
+        to_string = "the lease of the node's agent expired; running actors stay and no new ones are placed"
     )]
     StaleAgent,
     /// Its device has a taint of effect `NoSchedule`, or works with errors.
     #[strum(
-        to_string = "its device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
+        to_string = "the device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
     )]
     DeviceTainted,
     /// The class or the selectors of its pool cannot be evaluated.
     #[strum(
-        to_string = "it is unknown whether its pool still has its device; running actors stay and no new ones are placed"
+        to_string = "unknown whether the pool still has the device; running actors stay and no new ones are placed"
     )]
     UnknownPool,
     /// It was withdrawn, and its grace period runs.
     #[strum(
-        to_string = "it is no longer offered; running actors stay for a grace period and no new ones are placed"
+        to_string = "the unit is no longer offered; running actors stay for a grace period and no new ones are placed"
     )]
     Withdrawn,
 }

@@ -102,6 +102,6 @@ fn terminating_pods_are_waited_for_and_others_make_a_place_infeasible() {
     ] {
         assert_eq!(summary(&(two.clone() + &more)), expected, "{more}");
     }
-    let not_offered = "n0/cpus-0 is no longer offered; another place is being searched; its place is lost";
+    let not_offered = "n0/cpus-0 is no longer offered; re-planning; its place is lost";
     assert_eq!(summary(&node("n1")), not_offered);
 }

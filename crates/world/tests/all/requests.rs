@@ -85,7 +85,7 @@ fn requests_become_actors_or_are_rejected_with_a_reason() {
         ("x server going; y server unowned", ""),
         (
             "x server count=2",
-            "x: Unsupported it requests 2 devices, but an Instance has one computing unit; request several Instances",
+            "x: Unsupported 2 devices are requested, but an Instance has one computing unit; request several Instances",
         ),
         ("x sink", "x: UnknownGroup the application has no group sink; it has server, client"),
         ("x client kind=gpu", "x: NoImplementation client cannot run on gpu; it can on cpu"),

@@ -99,7 +99,7 @@ fn gpus_without_the_library_of_their_driver_are_reported_once() {
         let gpu = format!("{{id: gpu-0, type: GPU, vendor: nvidia, health: unknown{driver}}}, {{id: numa-0");
         findings(&state(&[("{id: numa-0", &gpu)]), Level::Unknown)
     };
-    insta::assert_snapshot!(with(""), @"Warning devices: 1 GPUs have no driver's library in their agent: a");
+    insta::assert_snapshot!(with(""), @"Warning devices: agents lack the NVIDIA driver library for 1 GPU: a");
     insta::assert_snapshot!(with(", driver: nvidia 580.65.06"), @"Warning devices: a: gpu-0 unknown");
 }
 

@@ -2,7 +2,7 @@
 
 use super::scenario::check;
 
-const WAITS: &str = "waits: its move waits until other actors have moved and no rollout is in progress";
+const WAITS: &str = "waits: the move waits until other actors have moved and no rollout is in progress";
 
 #[test]
 fn elective_moves_begin_one_after_the_other() {
@@ -79,13 +79,13 @@ fn chains_begin_at_their_end_and_cycles_anywhere() {
 fn failed_moves_are_withdrawn() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:0 instances=0 decided=0:n1/gpus-0";
     let starting = format!("{world} elective=0:100 pods=0:n1/gpus-0:running");
-    let refused = "refused cam-0 on n1: not ready within 120 s after its move";
+    let refused = "refused cam-0 on n1: not ready within 120 s after the move";
     let kept = format!("{world} elective=0 pods=0:n0/gpus-0:running ready=0 units=n1/gpus-0:1 kept=0:100");
     check(&[
         (&format!("{starting} now=219"), "next at 220"),
         (&format!("{starting} now=220"), &format!("stop pod-0; {refused}")),
         (&format!("{starting} now=220 ready=0"), ""),
         (&format!("{kept} now=219"), "evict pod-0"),
-        (&format!("{kept} now=220"), "refused cam-0 on n1: its pod could not be evicted for 120 s: a budget"),
+        (&format!("{kept} now=220"), "refused cam-0 on n1: the pod could not be evicted for 120 s: a budget"),
     ]);
 }

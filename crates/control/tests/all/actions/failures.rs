@@ -57,7 +57,7 @@ fn unschedulable_pods_get_a_grace_period() {
 fn actors_in_backoff_do_not_block_others() {
     let world =
         "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1";
-    let waits = "start cam-1 on n0/gpus-1; cam-0 waits: it ended; it is retried with backoff";
+    let waits = "start cam-1 on n0/gpus-1; cam-0 waits: it ended; retrying with backoff";
     check(&[
         (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
@@ -74,7 +74,7 @@ fn actors_in_backoff_do_not_block_others() {
 fn nothing_moves_during_a_mass_outage() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 silent=yes now=100";
     let stays =
-        "cam-0 waits: its move is suspended until at most 30 % of the nodes are unreachable; next at 105";
+        "cam-0 waits: the move is suspended until at most 30 % of the nodes are unreachable; next at 105";
     check(&[
         (&format!("{world} pods=0:n0/gpus-0:running"), stays),
         (&format!("{world} pods=0:n0/gpus-0:terminating"), ""),
@@ -94,9 +94,9 @@ fn nothing_moves_during_a_mass_outage() {
 fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0 now=100";
     let (there, elsewhere) = (format!("{world} decided=0:n0/gpus-0"), format!("{world} decided=0:n1/gpus-0"));
-    let waits = "cam-0 waits: n0 is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
-                 node.kubernetes.io/out-of-service";
-    let forced = "cam-0 waits: n0 is unreachable; it starts elsewhere after spec.failover.after; next at 150";
+    let waits = "cam-0 waits: node n0 is unreachable; the actor restarts elsewhere after its pod or the node is deleted, \
+                 or the node has the taint node.kubernetes.io/out-of-service";
+    let forced = "cam-0 waits: node n0 is unreachable; the actor restarts elsewhere after spec.failover.after; next at 150";
     let (runs, going) = ("pods=0:n0/gpus-0:running", "pods=0:n0/gpus-0:terminating");
     check(&[
         (&format!("{there} {runs} lost=n0:90"), waits),

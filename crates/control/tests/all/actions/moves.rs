@@ -53,7 +53,7 @@ fn unwanted_instances_are_deleted() {
 #[test]
 fn foreign_objects_are_untouched_and_block_only_their_actor() {
     let world = "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1";
-    let by = "cam-0 waits: its name is taken by Pod app-cam-0; remove or rename one of the two";
+    let by = "cam-0 waits: the name is taken by Pod app-cam-0; remove or rename one of the two";
     let leaving = "cam-0 waits: Pod app-cam-0 is still being deleted";
     check(&[
         (&format!("{world} taken=0:by"), &format!("make cam-1; {by}")),
@@ -128,14 +128,14 @@ fn blocked_actors_do_not_block_the_next() {
 
 #[test]
 fn infeasible_placements_are_not_started() {
-    let gone = "cam-0 waits: n7/gpus-0 is no longer offered; another place is being searched";
-    let bad = "cam-0 waits: n0/gpus-0 is no longer feasible; another place is being searched";
+    let gone = "cam-0 waits: n7/gpus-0 is no longer offered; re-planning";
+    let bad = "cam-0 waits: n0/gpus-0 is no longer feasible; re-planning";
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0";
     check(&[
         (&format!("{world} decided=0:n7/gpus-0"), gone),
         (
             &format!("{world} decided=0:n7/gpus-0 infeasible=0"),
-            "cam-0 waits: n7/gpus-0 is no longer feasible; another place is being searched",
+            "cam-0 waits: n7/gpus-0 is no longer feasible; re-planning",
         ),
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
         // A running actor stays until it has a feasible target.
@@ -157,8 +157,5 @@ fn infeasible_placements_are_not_started() {
     ]);
     let mut other = World::of("actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0");
     other.seen.free.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
-    assert_eq!(
-        shown(&other.todo()),
-        "cam-0 waits: n0/fpgas-0 is no longer feasible; another place is being searched"
-    );
+    assert_eq!(shown(&other.todo()), "cam-0 waits: n0/fpgas-0 is no longer feasible; re-planning");
 }

@@ -21,11 +21,7 @@ fn repair_only_restarts_decided_actors_and_nothing_else() {
         // A misplaced pod stays for now, and unwanted ones stay until there is a decision.
         ("pods=0:n1/cpus-0", "", false),
         ("instances=7 pods=0:n0/cpus-0,7:n0/cpus-0", "", true),
-        (
-            "infeasible=0",
-            "cam-0 waits: n0/cpus-0 is no longer feasible; another place is being searched",
-            false,
-        ),
+        ("infeasible=0", "cam-0 waits: n0/cpus-0 is no longer feasible; re-planning", false),
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
@@ -98,7 +94,7 @@ fn moves_blocked_by_an_unevictable_pod_are_refused() {
 fn nothing_starts_or_moves_while_the_namespace_admits_no_pods() {
     let world =
         "actors=1 nodes=n0 nodes=n1 units=n0/cpus-0 units=n1/cpus-0 instances=0 now=100 decided=0:n1/cpus-0";
-    let waits = "cam-0 waits: the quota is full; it is retried with backoff; next at 110";
+    let waits = "cam-0 waits: the quota is full; retrying with backoff; next at 110";
     check(&[
         (&format!("{world} closed=110"), waits),
         (&format!("{world} closed=100"), "start cam-0 on n1/cpus-0"),

@@ -139,7 +139,7 @@ fn the_warning_about_invalid_manifests_is_short_and_names_no_other_tenant() {
         let others: Vec<String> = others.iter().map(|(namespace, name)| invalid(namespace, name)).collect();
         let world = world_of(&changed("kind: cpu", "kind: cpu", &others.join("\n---\n"))).unwrap();
         let note = world.warnings.iter().find(|note| note.condition == "Partial").unwrap();
-        let rest = " are invalid, so only their places and the requests of their pods are counted";
+        let rest = " are invalid; only their current assignments and pod requests are considered";
         note.message.strip_prefix("the manifests of ").unwrap().strip_suffix(rest).unwrap().to_owned()
     };
     assert_eq!(message(&[("ns", "b")]), "b");
@@ -172,7 +172,7 @@ fn a_namespace_limits_the_priority_of_its_applications() {
         let world = assemble(&index, &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
         let is_reported = world.warnings.iter().any(|note| {
             note.condition == "PriorityLimited"
-                && note.message.starts_with(&format!("spec.priority {asked} counts as {counts}"))
+                && note.message.starts_with(&format!("spec.priority {asked} is limited to {counts}"))
         });
         assert_eq!(is_reported, counts < asked, "{label:?} {asked}");
     }

@@ -67,19 +67,19 @@ fn templates_that_are_never_scheduled_have_a_reason() {
     let gone = claim("").replace("name: data", "name: data, deletionTimestamp: '2026-01-01T00:00:00Z'");
     let volume = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
     let missing = |kind: &str, name: &str| {
-        format!("{both}{kind} {name} of its template does not exist; create it or correct the name")
+        format!("{both}{kind} {name} of the template does not exist; create it or correct the name")
     };
     for (fields, more, expected) in [
         ("schedulingGates: []", String::new(), String::new()),
         (
             "schedulingGates: [{name: a}]",
             String::new(),
-            format!("{both}its template has the scheduling gate a; remove it"),
+            format!("{both}the template has the scheduling gate a; remove it"),
         ),
         (
             "schedulingGates: [{name: a}, {name: b}]",
             String::new(),
-            format!("{both}its template has the scheduling gates a, b; remove them"),
+            format!("{both}the template has the scheduling gates a, b; remove them"),
         ),
         ("runtimeClassName: kata", String::new(), missing("RuntimeClass", "kata")),
         ("runtimeClassName: kata", CLASS.to_owned(), "units:[n1/cpus-0]: nodeSelector disk=ssd".to_owned()),
@@ -92,19 +92,19 @@ fn templates_that_are_never_scheduled_have_a_reason() {
             "runtimeClassName: kata, nodeSelector: {disk: hdd}",
             CLASS.to_owned(),
             format!(
-                "{both}RuntimeClass kata needs nodeSelector disk=ssd, its template has disk=hdd; remove one of them; {both}nodeSelector disk=hdd"
+                "{both}RuntimeClass kata needs nodeSelector disk=ssd, the template has disk=hdd; remove one of them; {both}nodeSelector disk=hdd"
             ),
         ),
         (
             "runtimeClassName: kata, overhead: {cpu: 1}",
             CLASS.replace("disk: ssd", ""),
-            format!("{both}its template sets another overhead than RuntimeClass kata; remove it"),
+            format!("{both}the template sets another overhead than RuntimeClass kata; remove it"),
         ),
         ("runtimeClassName: kata, overhead: {cpu: 0.25}", CLASS.replace("disk: ssd", ""), String::new()),
         (
             "overhead: {cpu: 1}",
             CLASS.to_owned(),
-            format!("{both}its template sets an overhead without a RuntimeClass; remove it"),
+            format!("{both}the template sets an overhead without a RuntimeClass; remove it"),
         ),
         ("priorityClassName: high", priority("low"), missing("PriorityClass", "high")),
         ("priorityClassName: high", priority("high"), String::new()),
@@ -149,7 +149,7 @@ fn resource_claims_need_a_device_of_the_node() {
         let spec = more.replacen("spec: ", "spec: {spec: ", 1) + if more.is_empty() { "" } else { "}" };
         format!("{}\n---\n{class}", object(DRA, "ResourceClaimTemplate", "one", &spec))
     };
-    let no_device = "no ResourceSlice has devices of the node for its resource claims";
+    let no_device = "no ResourceSlice has devices of the node for the resource claims";
     let at = |more: &str| format!("{}\n---\n{}", template(request), slice(more));
     let (by_template, by_name) = (
         "resourceClaims: [{name: c, resourceClaimTemplateName: one}]",
@@ -161,13 +161,13 @@ fn resource_claims_need_a_device_of_the_node() {
             by_template,
             String::new(),
             format!(
-                "{both}ResourceClaimTemplate one of its template does not exist; create it or correct the name"
+                "{both}ResourceClaimTemplate one of the template does not exist; create it or correct the name"
             ),
         ),
         (
             by_name,
             String::new(),
-            format!("{both}ResourceClaim one of its template does not exist; create it or correct the name"),
+            format!("{both}ResourceClaim one of the template does not exist; create it or correct the name"),
         ),
         (
             by_name,
@@ -180,7 +180,7 @@ fn resource_claims_need_a_device_of_the_node() {
             by_template,
             template(alternatives),
             format!(
-                "{both}DeviceClass npus of its resource claims does not exist; create it or correct the name"
+                "{both}DeviceClass npus of the resource claims does not exist; create it or correct the name"
             ),
         ),
         (by_template, template(request), format!("{both}{no_device}")),
