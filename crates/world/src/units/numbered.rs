@@ -49,8 +49,11 @@ impl PoolOnNode<'_> {
                 }
             }
             // A name that is a number would be the id of two units.
-            if names.keys().any(|name| name.parse::<usize>().is_ok()) {
-                unnamed.fill(true);
+            let is_number = |candidate: &Candidate| candidate.device.key.device.parse::<usize>().is_ok();
+            if candidates.iter().any(is_number) {
+                for (is_unnamed, candidate) in unnamed.iter_mut().zip(&candidates) {
+                    *is_unnamed |= candidate.holder != Holder::Own || is_number(candidate);
+                }
             }
         }
         let (numbered, named): (Vec<_>, Vec<_>) =
