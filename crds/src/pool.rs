@@ -288,7 +288,7 @@ pub struct DraDevices {
 
     /// The attribute by which a claim selects one device, such as `gpu.nvidia.com/uuid`; default `Auto`.
     ///
-    /// Its value is a string that differs between the devices of a node. `Auto` is the first of `resource.kubernetes.io/pciBusID`, the driver's `uuid`, and any other such attribute of the driver.
+    /// Its value is a string that differs between the devices of the pool on a node. `Auto` is the first of `resource.kubernetes.io/pciBusID`, the driver's `uuid`, and any other such attribute of the driver.
     #[serde(default = "default_pin", skip_serializing_if = "is_default_pin")]
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(
@@ -387,7 +387,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `MixedLocality`, `MixedModels`, `NotPinnable`, `UnreportedDomain` and `UnusedReplicas` are information.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `MixedLocality`, `MixedModels`, `NotPinnable`, `SharedDevices`, `UnreportedDomain` and `UnusedReplicas` are information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -9,11 +9,8 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::numbers::{Exact, floor};
 use crate::units::offer::Offer;
-use crate::units::slices::DeviceKey;
+use crate::units::slices::{CounterKey, DeviceKey};
 use crate::{ApplicationKey, Index};
-
-/// A counter: driver, pool, counter set and name.
-type CounterKey = (String, String, String, String);
 
 /// One quota for each counter of which the offered devices consume more than others leave.
 pub(crate) fn shared_counters(
@@ -25,9 +22,8 @@ pub(crate) fn shared_counters(
     let mut kinds: BTreeMap<CounterKey, BTreeSet<&str>> = BTreeMap::new();
     for unit in offer.units.iter() {
         let Some(key) = unit.claim.as_ref().and_then(|claim| claim.device.as_ref()) else { continue };
-        for (counter, amount) in index.published.get(key).into_iter().flat_map(|device| &device.consumes) {
-            let counter = key_of(key, counter);
-            consumers.entry(counter.clone()).or_default().insert(&unit.id, *amount);
+        for (counter, amount) in index.published.get(key).into_iter().flat_map(|device| device.counters()) {
+            consumers.entry(counter.clone()).or_default().insert(&unit.id, amount);
             kinds.entry(counter).or_default().insert(&unit.kind);
         }
     }
@@ -58,11 +54,9 @@ pub(crate) fn shared_counters(
     consumers.into_iter().filter_map(quota).collect()
 }
 
-fn key_of(device: &DeviceKey, (set, name): &(String, String)) -> CounterKey {
-    (device.driver.clone(), device.pool.clone(), set.clone(), name.clone())
-}
-
 /// What others use of each counter: allocated claims, and decided actors of other applications.
+///
+/// A device that the scheduler chose for a numbered unit of the application is no choice of the plan either.
 fn taken(index: &Index, key: &ApplicationKey, offer: &Offer) -> BTreeMap<CounterKey, Exact> {
     let placement = index.placements.get(key);
     let own: BTreeSet<&str> =
@@ -71,13 +65,16 @@ fn taken(index: &Index, key: &ApplicationKey, offer: &Offer) -> BTreeMap<Counter
         offer.units.iter().filter(|unit| index.decided_on(&unit.id) > u64::from(own.contains(&*unit.id)));
     let decided: BTreeSet<&DeviceKey> =
         decided.filter_map(|unit| unit.claim.as_ref()?.device.as_ref()).collect();
+    let offered: BTreeSet<&DeviceKey> =
+        offer.units.iter().filter_map(|unit| unit.claim.as_ref()?.device.as_ref()).collect();
     let mut taken = BTreeMap::new();
     for device in index.published.all().filter(|device| !device.consumes.is_empty()) {
         let mut holders = index.published.holders(&device.key);
-        let is_held = holders.any(|claim| index.application_of_claim(claim).as_ref() != Some(key));
+        let is_other = |claim| index.application_of_claim(claim).as_ref() != Some(key);
+        let is_held = holders.any(|claim| is_other(claim) || !offered.contains(&device.key));
         if is_held || decided.contains(&device.key) {
-            for (counter, amount) in &device.consumes {
-                *taken.entry(key_of(&device.key, counter)).or_default() += *amount;
+            for (counter, amount) in device.counters() {
+                *taken.entry(counter).or_default() += amount;
             }
         }
     }

@@ -14,6 +14,10 @@ const PARTITION: &str = "GPU Partition";
 /// Label by which NVIDIA's GPU feature discovery reports how partitions are offered: `single`, `mixed` or `none`.
 const MIG_STRATEGY: &str = "nvidia.com/mig.strategy";
 
+/// Resources that are not for whole devices: monitoring of all of them, parts of one, partitions.
+const NOT_WHOLE: [&str; 5] = ["memory.max", "millicores", "monitoring", "neuroncore", "tiles"];
+const PARTITIONS: [&str; 4] = ["cpx_", "dpx_", "mig-", "qpx_"];
+
 /// Vendors whose device plugins own a domain of resource names.
 const DOMAINS: [(&str, &str); 9] = [
     ("amd.com", "amd"),
@@ -89,8 +93,8 @@ impl PoolOnNode<'_> {
 
     /// Whether the resource hands out other devices, too: then it is unknown which device a pod gets.
     ///
-    /// The plugin offers each healthy device as often as it is shared. Other devices have a resource of their own if there is one
-    /// of the same vendor, or are not offered if the number is that of the selected ones.
+    /// The plugin offers each healthy device as often as it is shared. Other devices have resources of their own if there are such
+    /// of the same vendor with enough of them, or are not offered if the number is that of the selected ones.
     pub(super) fn is_ambiguous(&self, candidates: &Candidates<'_>, resource: &str) -> bool {
         let healthy = |devices: &[&Device]| devices.iter().filter(|it| it.health == crds::Health::Ok).count();
         let (own, others) = (healthy(&candidates.selected), healthy(&candidates.others));
@@ -101,15 +105,27 @@ impl PoolOnNode<'_> {
             return false;
         }
         let domain = resource.split('/').next().unwrap_or_default();
-        let is_sibling = |(name, amount): (&String, &Exact)| {
+        let is_sibling = |name: &String| {
             let last = name.strip_prefix(domain).and_then(|rest| rest.strip_prefix('/'));
-            name != resource
-                && last.is_some_and(|last| !last.starts_with("mig-"))
-                && *amount > Exact::default()
+            name != resource && last.is_some_and(is_of_whole_devices)
         };
-        let has_sibling = resources.iter().any(is_sibling);
-        !total.is_multiple_of(own) || !has_sibling && total.is_multiple_of(own + others)
+        let amounts = resources.iter().filter(|(name, _)| is_sibling(name)).map(|(_, amount)| floor(*amount));
+        let amounts: Vec<u64> = amounts.filter(|amount| *amount > 0).collect();
+        let wanted = u64::try_from(others).unwrap_or(u64::MAX);
+        let have_own = match amounts[..] {
+            // each is offered as often as it is shared
+            [amount] => amount.is_multiple_of(wanted),
+            _ => amounts.iter().copied().fold(0, u64::saturating_add) >= wanted,
+        };
+        !total.is_multiple_of(own) || !have_own && total.is_multiple_of(own + others)
     }
+}
+
+/// Whether a resource, without its domain, may be that of whole devices.
+fn is_of_whole_devices(name: &str) -> bool {
+    let name = name.to_lowercase();
+    NOT_WHOLE.iter().all(|part| !name.ends_with(part))
+        && PARTITIONS.iter().all(|part| !name.starts_with(part))
 }
 
 /// The kind of a device: its type in lower case with `-` for spaces.

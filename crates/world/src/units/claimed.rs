@@ -1,15 +1,15 @@
 //! Units of pools with `resource.dra`: devices of `ResourceSlice`s that actors claim.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use crds::{Device, DevicePool, DraDevices, Health};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 
+use super::numbered::Numbered;
 use super::report::PoolReport;
 use super::selectors::{DeviceSelector, functions};
-use super::slices::{DeviceAvailability, SliceDevice, pin};
-use super::slots::{SlotState, slots};
+use super::slices::{DeviceAvailability, DeviceKey, DevicePin, SliceDevice, pin};
 use super::unit::{CordonReason, DeviceClaim, Unit};
 use super::{PoolClaims, PoolOnNode, memory};
 use crate::Index;
@@ -23,19 +23,18 @@ pub(super) fn class_problem(index: &Index, pool: &DevicePool) -> Option<(&'stati
                        or later; use resource.devicePlugin, or upgrade the cluster";
         return Some(("Unsupported", problem.to_owned()));
     }
-    Some(("Invalid", compiled(index, devices).err()?))
+    Some(("Invalid", compiled(index, &devices.device_class_name, &devices.selectors).err()?))
 }
 
 /// The selectors of the class and of the pool.
-fn compiled(index: &Index, devices: &DraDevices) -> Result<Vec<Arc<DeviceSelector>>, String> {
-    let name = &devices.device_class_name;
+fn compiled(index: &Index, name: &str, of_pool: &[String]) -> Result<Vec<Arc<DeviceSelector>>, String> {
     let Some(class) = index.scheduling.device_classes.get(name) else {
         return Err(format!(
             "spec.resource.dra.deviceClassName: DeviceClass {name} does not exist; create it or correct the name"
         ));
     };
     let of_class = class_selectors(class).map(|text| (text, format!("DeviceClass {name}")));
-    let of_pool = devices.selectors.iter().map(|text| (text, "spec.resource.dra.selectors".to_owned()));
+    let of_pool = of_pool.iter().map(|text| (text, "spec.resource.dra.selectors".to_owned()));
     let mut known = index.selectors.lock().unwrap_or_else(PoisonError::into_inner);
     of_class
         .chain(of_pool)
@@ -49,7 +48,7 @@ fn class_selectors(class: &DeviceClass) -> impl Iterator<Item = &String> {
 }
 
 /// A claim of any device of the pool.
-fn any_device(devices: &DraDevices) -> DeviceClaim {
+pub(super) fn any_device(devices: &DraDevices) -> DeviceClaim {
     DeviceClaim {
         class: devices.device_class_name.clone(),
         selectors: devices.selectors.clone(),
@@ -59,33 +58,45 @@ fn any_device(devices: &DraDevices) -> DeviceClaim {
 
 /// Who holds a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
+pub(super) enum Holder {
     None,
     /// The actor on the unit of this device.
     Own,
+    /// An actor on a numbered unit of the pool.
+    Numbered,
     /// Another claim.
     Other,
 }
 
+/// The agent's device of a published one.
+#[derive(Clone, Copy)]
+struct Described<'a> {
+    device: &'a Device,
+    /// Whether it is the same device, as opposed to the GPU of a partition.
+    is_whole: bool,
+}
+
 /// A device of the pool on the node.
-struct Candidate<'a> {
-    device: &'a SliceDevice,
-    /// As the agent describes it.
-    described: Option<&'a Device>,
-    holder: Holder,
+pub(super) struct Candidate<'a> {
+    pub device: &'a SliceDevice,
+    /// How a claim selects it alone.
+    pub pin: Option<DevicePin>,
+    pub holder: Holder,
+    described: Option<Described<'a>>,
     availability: DeviceAvailability,
 }
 
 impl Candidate<'_> {
-    fn memory_mib(&self) -> Option<u64> {
-        self.device.memory_mib.or_else(|| memory(&[self.described?]))
+    pub fn memory_mib(&self) -> Option<u64> {
+        let whole = self.described.filter(|described| described.is_whole);
+        self.device.memory_mib.or_else(|| memory(&[whole?.device]))
     }
 
-    fn numa_node(&self) -> Option<i32> {
-        self.device.numa_node.or_else(|| self.described?.numa_node)
+    pub fn numa_node(&self) -> Option<i32> {
+        self.device.numa_node.or_else(|| self.described?.device.numa_node)
     }
 
-    fn is_usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         self.availability == DeviceAvailability::Usable && self.holder != Holder::Other
     }
 }
@@ -116,30 +127,24 @@ impl PoolOnNode<'_> {
                 return;
             }
         };
-        let selected = self.unclaimed(selected, claims, report);
-        if selected.is_empty() {
+        let (shared, exclusive): (Vec<_>, Vec<_>) =
+            selected.iter().copied().partition(|device| device.allows_multiple_allocations);
+        self.note_shared(&shared, report);
+        let exclusive = self.unclaimed(exclusive, &all, claims, report);
+        if exclusive.is_empty() {
             return;
         }
-        let candidates: Vec<Candidate> = selected.iter().map(|device| self.candidate(device)).collect();
-        self.report(&candidates, report);
+        let mut candidates = Vec::new();
+        for device in exclusive {
+            let pin = pin(&selected, device, devices.pin_attribute());
+            candidates.push(Candidate { pin, ..self.candidate(device, &all) });
+        }
+        let (named, numbered) = self.numbered(candidates);
+        numbered.note(self.node.name, report);
+        self.report(&named, &numbered, report);
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let names: BTreeSet<&str> = selected.iter().map(|device| device.key.device.as_str()).collect();
-        let pins: Vec<_> = selected.iter().map(|device| pin(&all, device, devices.pin_attribute())).collect();
-        if let Some(at) =
-            pins.iter().position(Option::is_none).or((names.len() < selected.len()).then_some(0))
-        {
-            let note = format!(
-                "{}: no attribute tells device {} apart from the others of its driver, so the scheduler chooses among the {} \
-                 devices of the pool, and locality is unknown; name an attribute in resource.dra.pinBy if there is one",
-                self.node.name,
-                selected[at].key,
-                selected.len()
-            );
-            report.add_note("NotPinnable", note);
-            units.extend(self.numbered(devices, &candidates, lanes));
-            return;
-        }
-        for (candidate, pin) in candidates.iter().zip(pins.into_iter().flatten()) {
+        self.offer_numbered(devices, &selected, &numbered, (lanes, units));
+        for candidate in named {
             let name = &candidate.device.key.device;
             let is_held = self.is_held(name);
             // The device is another claim's, whatever was decided.
@@ -151,18 +156,58 @@ impl PoolOnNode<'_> {
             if tainted && !is_held {
                 continue;
             }
-            let mut claim = any_device(devices);
-            claim.selectors.push(pin.expression());
-            claim.device = Some(candidate.device.key.clone());
             let unit = self.unit(name, lanes, Some(1), candidate.numa_node(), None);
+            let mut claim = any_device(devices);
+            match &candidate.pin {
+                Some(pin) => claim.selectors.push(pin.expression()),
+                None => {
+                    claim.selectors =
+                        self.selectors_of(&candidate.device.key, &unit.id).unwrap_or(claim.selectors);
+                }
+            }
+            claim.device = Some(candidate.device.key.clone());
+            let unpinned = Some(CordonReason::NotPinnable).filter(|_| candidate.pin.is_none());
             units.push(Unit {
                 memory_mib: candidate.memory_mib(),
                 claim: Some(claim),
-                device: candidate.described.map(|device| device.id.clone()),
-                cordoned: tainted.then_some(CordonReason::DeviceTainted),
+                device: candidate.described.map(|described| described.device.id.clone()),
+                cordoned: tainted.then_some(CordonReason::DeviceTainted).or(unpinned),
                 ..unit
             });
         }
+    }
+
+    /// Whether the class selects a published device of the node; not if that cannot be evaluated, as then it serves none.
+    pub(super) fn has_device_of(&self, class: &str) -> bool {
+        let Ok(selectors) = compiled(self.index, class, &[]) else { return false };
+        let functions = functions();
+        let is_selected = |device: &SliceDevice| {
+            selectors.iter().all(|selector| selector.selects(device, &functions).unwrap_or(false))
+        };
+        self.index.published.on_node(self.node.name).any(is_selected)
+    }
+
+    /// Notes devices that several claims may share.
+    fn note_shared(&self, shared: &[&SliceDevice], report: &mut PoolReport) {
+        let Some(first) = shared.first() else { return };
+        let note = format!(
+            "{}: {} devices, the first is {}, may be allocated to several claims (allowMultipleAllocations) and are no units; \
+             exclude them by resource.dra.selectors",
+            self.node.name,
+            shared.len(),
+            first.key
+        );
+        report.add_note("SharedDevices", note);
+    }
+
+    /// The selectors of the claim by which the actor of a unit holds a device.
+    fn selectors_of(&self, device: &DeviceKey, unit: &str) -> Option<Vec<String>> {
+        let mut holders = self.index.published.holders(device);
+        let name = holders.find(|claim| self.index.unit_of_claim(claim) == Some(unit))?;
+        let claim = self.index.scheduling.resource_claims.get(name)?;
+        let request = claim.spec.devices.as_ref()?.requests.as_ref()?.first()?.exactly.as_ref()?;
+        let selectors = request.selectors.iter().flatten();
+        Some(selectors.filter_map(|selector| Some(selector.cel.as_ref()?.expression.clone())).collect())
     }
 
     /// The devices of the node that the class and the pool select; the error is `None` if it concerns all nodes.
@@ -174,7 +219,8 @@ impl PoolOnNode<'_> {
         if self.index.scheduling.is_unserved::<ResourceSlice>() {
             return Err(None);
         }
-        let selectors = compiled(self.index, devices).map_err(|_| None)?;
+        let selectors =
+            compiled(self.index, &devices.device_class_name, &devices.selectors).map_err(|_| None)?;
         if all.is_empty() {
             return Ok(Vec::new());
         }
@@ -193,20 +239,24 @@ impl PoolOnNode<'_> {
     }
 
     /// The devices that no other pool has; claims them.
+    ///
+    /// Partitions are told apart by their own names only: those of one GPU may be in several pools.
     fn unclaimed<'a>(
         &self,
         selected: Vec<&'a SliceDevice>,
+        all: &[&SliceDevice],
         claims: &mut PoolClaims,
         report: &mut PoolReport,
     ) -> Vec<&'a SliceDevice> {
         let mut own = Vec::new();
         let mut taken = BTreeMap::<String, Vec<String>>::new();
         for device in selected {
-            let described = self.described(device);
+            let whole = self.described(device, all).filter(|described| described.is_whole);
             let published = ("published".to_owned(), device.key.to_string());
-            let of_agent = described.map(|described| (self.pool.spec.kind.clone(), described.id.clone()));
+            let of_agent = whole.map(|whole| (self.pool.spec.kind.clone(), whole.device.id.clone()));
             let keys: Vec<_> = of_agent.into_iter().chain([published]).collect();
-            if let Some(owner) = keys.iter().find_map(|key| claims.devices.get(key)) {
+            let mut owners = keys.iter().filter_map(|key| claims.devices.get(key));
+            if let Some(owner) = owners.find(|owner| *owner != self.name) {
                 taken.entry(owner.clone()).or_default().push(device.key.device.clone());
                 continue;
             }
@@ -224,26 +274,33 @@ impl PoolOnNode<'_> {
         own
     }
 
-    fn described(&self, device: &SliceDevice) -> Option<&Device> {
-        device.described(&self.node.topology?.spec)
+    /// The agent's device of one of the devices that are published for the node.
+    fn described(&self, device: &SliceDevice, all: &[&SliceDevice]) -> Option<Described<'_>> {
+        let (name, found) = device.described_by(&self.node.topology?.spec)?;
+        let is_same = |other: &&&SliceDevice| {
+            other.key.driver == device.key.driver && other.string(name) == device.string(name)
+        };
+        Some(Described { device: found, is_whole: all.iter().filter(is_same).count() == 1 })
     }
 
-    fn candidate<'a>(&'a self, device: &'a SliceDevice) -> Candidate<'a> {
-        let described = self.described(device);
-        let health = match described.map(|device| device.health) {
+    fn candidate<'a>(&'a self, device: &'a SliceDevice, all: &[&SliceDevice]) -> Candidate<'a> {
+        let described = self.described(device, all);
+        // The health is unknown, among others, while the driver is released.
+        let health = match described.map(|described| described.device.health) {
             Some(Health::Lost) => DeviceAvailability::Gone,
-            Some(Health::Degraded) => DeviceAvailability::HoldersOnly,
-            _ => DeviceAvailability::Usable,
+            Some(Health::Degraded | Health::Unknown) => DeviceAvailability::HoldersOnly,
+            Some(Health::Ok) | None => DeviceAvailability::Usable,
         };
         let unit = format!("{}/{}-{}", self.node.name, self.name, device.key.device);
         let holders = self.index.published.holders(&device.key);
         // An actor that left may still hold its device for a moment.
         let is_in_use = |unit: &str| self.node.room.pods_on(unit) > 0 || self.index.decided_on(unit) > 0;
         let holder = holders.fold(Holder::None, |found, claim| match self.index.unit_of_claim(claim) {
-            Some(of) if (of == unit || self.is_numbered(of)) && is_in_use(of) => found.or(Holder::Own),
+            Some(of) if of == unit && is_in_use(of) => found.or(Holder::Own),
+            Some(of) if self.is_numbered(of) && is_in_use(of) => found.or(Holder::Numbered),
             _ => Holder::Other,
         });
-        Candidate { device, described, holder, availability: device.availability.max(health) }
+        Candidate { device, pin: None, described, holder, availability: device.availability.max(health) }
     }
 
     /// Whether a unit of this pool on this node is numbered.
@@ -257,38 +314,27 @@ impl PoolOnNode<'_> {
         self.node.room.pods_on(&format!("{}/{}-{name}", self.node.name, self.name)) > 0
     }
 
-    fn report(&self, candidates: &[Candidate], report: &mut PoolReport) {
-        let usable = candidates.iter().filter(|candidate| candidate.is_usable()).count();
-        report.units += candidates.len();
+    fn report(&self, named: &[Candidate], numbered: &Numbered, report: &mut PoolReport) {
+        let candidates = || named.iter().chain(&numbered.candidates);
+        let usable = candidates().filter(|candidate| candidate.is_usable()).count() - numbered.unfit;
+        report.units += candidates().count() - numbered.unfit;
         report.healthy += usable;
         // Devices of other claims are in use, and no fault.
-        let tainted = candidates.iter().filter(|it| it.availability != DeviceAvailability::Usable).count();
+        let tainted = candidates().filter(|it| it.availability != DeviceAvailability::Usable).count();
         if tainted == 0 && usable > 0 {
             return;
         }
+        let unfit = match numbered.unfit {
+            0 => String::new(),
+            unfit => format!(", {unfit} without room in the counters that they share"),
+        };
         let problem = format!(
-            "{}: {} devices of its class, {tainted} tainted or unhealthy, {} allocated to other claims",
+            "{}: {} devices of its class, {tainted} tainted or unhealthy, {} allocated to other claims{unfit}",
             self.node.name,
-            candidates.len(),
-            candidates.iter().filter(|it| it.holder == Holder::Other).count()
+            candidates().count(),
+            candidates().filter(|it| it.holder == Holder::Other).count()
         );
         report.add_problem("Degraded", problem);
-    }
-
-    /// Numbered units: the scheduler chooses the device.
-    fn numbered(&self, devices: &DraDevices, candidates: &[Candidate], lanes: Exact) -> Vec<Unit> {
-        let usable: Vec<&Candidate> = candidates.iter().filter(|it| it.is_usable()).collect();
-        let domains: BTreeSet<_> = usable.iter().map(|it| it.numa_node()).collect();
-        let numa = usable.first().filter(|_| domains.len() == 1).and_then(|it| it.numa_node());
-        let memory_mib = usable.iter().map(|it| it.memory_mib()).min().flatten();
-        let claim = any_device(devices);
-        let unit = |(index, state): (usize, SlotState)| Unit {
-            memory_mib,
-            claim: Some(claim.clone()),
-            cordoned: (state == SlotState::Cordoned).then_some(CordonReason::Overcommitted),
-            ..self.unit(index, lanes, Some(1), numa, None)
-        };
-        slots(&self.node.claims(self.name), usable.len()).into_iter().map(unit).collect()
     }
 
     /// Units in use, while it is unknown which devices the pool has.

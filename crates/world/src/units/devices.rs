@@ -92,12 +92,15 @@ impl PoolOnNode<'_> {
         allocatable(self.node.node).get(resource) == Some(&Exact::from(1))
     }
 
-    /// The class by which dynamic resource allocation serves an extended resource that the node does not offer.
+    /// The class by which dynamic resource allocation serves an extended resource that the node does not offer, with devices
+    /// of the node.
     fn class_serving(&self, resource: &str) -> Option<&String> {
-        let is_offered = allocatable(self.node.node).get(resource).is_some_and(|amount| floor(*amount) > 0);
-        let classes = &self.index.scheduling.device_classes;
+        if allocatable(self.node.node).get(resource).is_some_and(|amount| floor(*amount) > 0) {
+            return None;
+        }
         let serves = |class: &DeviceClass| class.spec.extended_resource_name.as_deref() == Some(resource);
-        classes.iter().find(|(_, class)| !is_offered && serves(class)).map(|(name, _)| name)
+        let mut serving = self.index.scheduling.device_classes.iter().filter(|(_, class)| serves(class));
+        serving.find(|(name, _)| self.has_device_of(name)).map(|(name, _)| name)
     }
 
     /// Notes that the units differ; returns their NUMA domain if it is the same.

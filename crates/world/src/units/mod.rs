@@ -2,10 +2,12 @@
 
 mod candidates;
 mod claimed;
+mod counters;
 pub(crate) mod device_resource;
 mod devices;
 mod domains;
 pub(crate) mod grace;
+mod numbered;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
 pub(crate) mod report;

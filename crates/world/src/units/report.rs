@@ -8,11 +8,11 @@ pub const POOL_PROBLEMS: [&str; 7] =
     ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale", "Unsupported"];
 
 /// Condition types that are information about a pool, which stays ready.
-pub const POOL_NOTES: [&str; 5] =
-    ["MixedLocality", "MixedModels", "NotPinnable", "UnreportedDomain", "UnusedReplicas"];
+pub const POOL_NOTES: [&str; 6] =
+    ["MixedLocality", "MixedModels", "NotPinnable", "SharedDevices", "UnreportedDomain", "UnusedReplicas"];
 
 /// Problems of single nodes: the other units of the pool are not affected.
-const OF_NODES: [&str; 1] = ["Ambiguous"];
+const OF_NODES: [&str; 2] = ["Ambiguous", "Unsupported"];
 
 /// Report on a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -67,7 +67,7 @@ impl DeviceSelector {
             ("driver", Value::from(device.key.driver.as_str())),
             ("attributes", by_domain(attributes)),
             ("capacity", by_domain(capacity)),
-            ("allowMultipleAllocations", Value::Bool(false)),
+            ("allowMultipleAllocations", Value::Bool(device.allows_multiple_allocations)),
         ])))
     }
 

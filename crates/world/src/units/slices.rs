@@ -48,6 +48,9 @@ pub enum AttributeValue {
     Version(String),
 }
 
+/// A counter that devices share: driver, pool, counter set and name.
+pub type CounterKey = (String, String, String, String);
+
 /// What the taints of a device permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum DeviceAvailability {
@@ -81,18 +84,32 @@ pub struct SliceDevice {
     pub numa_node: Option<i32>,
     /// What its taints permit.
     pub availability: DeviceAvailability,
+    /// Whether several claims may share it (consumable capacity).
+    pub allows_multiple_allocations: bool,
 }
 
 impl SliceDevice {
     /// The agent's device with the same PCI address or another of its names.
     pub fn described<'a>(&self, topology: &'a NodeTopologySpec) -> Option<&'a crds::Device> {
+        self.described_by(topology).map(|(_, device)| device)
+    }
+
+    /// The agent's device, and the attribute by which it is found.
+    pub fn described_by<'a>(&self, topology: &'a NodeTopologySpec) -> Option<(&str, &'a crds::Device)> {
         let names = self.strings().filter(|(name, _)| *name == PCI_BUS_ID || name.ends_with("/uuid"));
         // A partition has the PCI address of its GPU; its own id is more specific.
-        let mut found: Vec<_> = names
-            .filter_map(|(name, value)| Some((name == PCI_BUS_ID, topology.device_of(value)?)))
-            .collect();
-        found.sort_by_key(|(is_address, _)| *is_address);
-        found.first().map(|(_, device)| *device)
+        let mut found: Vec<_> =
+            names.filter_map(|(name, value)| Some((name, topology.device_of(value)?))).collect();
+        found.sort_by_key(|(name, _)| *name == PCI_BUS_ID);
+        found.first().copied()
+    }
+
+    /// What it takes of the counters that it shares.
+    pub fn counters(&self) -> impl Iterator<Item = (CounterKey, Exact)> {
+        let key = |set: &String, name: &String| {
+            (self.key.driver.clone(), self.key.pool.clone(), set.clone(), name.clone())
+        };
+        self.consumes.iter().map(move |((set, name), amount)| (key(set, name), *amount))
     }
 
     /// Attributes of type string.
@@ -103,7 +120,8 @@ impl SliceDevice {
         })
     }
 
-    fn string(&self, name: &str) -> Option<&str> {
+    /// The value of an attribute of type string.
+    pub fn string(&self, name: &str) -> Option<&str> {
         match self.attributes.get(name)? {
             AttributeValue::String(text) => Some(text),
             _ => None,
@@ -114,19 +132,50 @@ impl SliceDevice {
 /// How a claim selects one device of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePin {
-    /// The qualified name of an attribute that has a different value on each device of the node.
+    /// The qualified name of an attribute that has another value on each other device that the pool selects on the node.
     pub attribute: String,
     /// Its value on the device.
     pub value: String,
 }
 
 impl DevicePin {
+    /// Number of devices that one expression excludes: its length in Kubernetes is limited to 10 KiB.
+    const MAX_EXCLUDED: usize = 64;
+
     /// The CEL expression of a claim's selector.
+    ///
+    /// Without the guard kube-scheduler fails to allocate at all if one device of the class lacks the attribute.
     pub fn expression(&self) -> String {
-        let (domain, name) = self.attribute.split_once('/').unwrap_or(("", &self.attribute));
-        let value = self.value.replace('\\', "\\\\").replace('"', "\\\"");
-        format!("device.attributes[\"{domain}\"].{name} == \"{value}\"")
+        let (guard, attribute) = access(&self.attribute);
+        format!("{guard} && {attribute} == {}", quoted(&self.value))
     }
+
+    /// CEL expressions of selectors that select none of these devices.
+    pub fn exclusions(pins: &[Self]) -> Vec<String> {
+        let mut values = BTreeMap::<&str, Vec<String>>::new();
+        for pin in pins {
+            values.entry(&pin.attribute).or_default().push(quoted(&pin.value));
+        }
+        let exclude = |(name, values): (&str, Vec<String>)| {
+            let (guard, attribute) = access(name);
+            let chunks = values.chunks(Self::MAX_EXCLUDED);
+            let of = |some: &[String]| format!("!({guard} && {attribute} in [{}])", some.join(", "));
+            chunks.map(of).collect::<Vec<_>>()
+        };
+        values.into_iter().flat_map(exclude).collect()
+    }
+}
+
+/// CEL expressions for whether a device has an attribute, and for its value.
+fn access(attribute: &str) -> (String, String) {
+    let (domain, name) = attribute.split_once('/').unwrap_or(("", attribute));
+    let of_domain = format!("device.attributes[\"{domain}\"]");
+    (format!("\"{name}\" in {of_domain}"), format!("{of_domain}.{name}"))
+}
+
+/// A string in CEL.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// What a pool of a driver offers.
@@ -210,6 +259,7 @@ fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
         memory_mib: bytes.map(|bytes| floor(bytes) >> 20),
         numa_node: numa.and_then(|numa| i32::try_from(numa).ok()).filter(|numa| *numa >= 0),
         availability: taints.max().unwrap_or(DeviceAvailability::Usable),
+        allows_multiple_allocations: device.allow_multiple_allocations == Some(true),
     })
 }
 
@@ -218,13 +268,11 @@ fn qualified(driver: &str, name: &str) -> String {
     if name.contains('/') { name.to_owned() } else { format!("{driver}/{name}") }
 }
 
-/// How a claim selects each device of a node and driver; `None` if no attribute tells it apart from the others.
+/// How a claim selects one of the devices that class and pool select on a node; `None` if no attribute tells it apart.
 ///
 /// CEL cannot see the name of a device. In this order: the attribute `by`; or the PCI address, the driver's `uuid`, and any other
-/// string of the driver that is unique on the node.
-pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> Option<DevicePin> {
-    let of_driver =
-        || devices.iter().filter(|it| it.node == device.node && it.key.driver == device.key.driver);
+/// string of the driver that is unique among the selected devices.
+pub fn pin(selected: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> Option<DevicePin> {
     let uuid = format!("{}/uuid", device.key.driver);
     let own = format!("{}/", device.key.driver);
     let names: Vec<&str> = if let Some(name) = by {
@@ -235,7 +283,7 @@ pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> 
     };
     names.into_iter().find_map(|name| {
         let value = device.string(name)?;
-        let count = of_driver().filter(|it| it.string(name) == Some(value)).count();
+        let count = selected.iter().filter(|it| it.string(name) == Some(value)).count();
         (count == 1).then(|| DevicePin { attribute: name.to_owned(), value: value.to_owned() })
     })
 }
@@ -257,6 +305,7 @@ pub fn allocated_devices(claim: &ResourceClaim) -> Vec<DeviceKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::selectors::{DeviceSelector, functions};
 
     /// A slice of pool `n0` of `gpu.example.com`: its generation and count, and devices.
     fn slice(generation: i64, count: i64, devices: &str) -> ResourceSlice {
@@ -318,11 +367,16 @@ mod tests {
         let pci = "{name: a, attributes: {'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}, uuid: {string: U}}}";
         assert_eq!(
             pins(pci, None).as_deref(),
-            Some("device.attributes[\"resource.kubernetes.io\"].pciBusID == \"0000:05:00.0\"")
+            Some(
+                "\"pciBusID\" in device.attributes[\"resource.kubernetes.io\"] && \
+                 device.attributes[\"resource.kubernetes.io\"].pciBusID == \"0000:05:00.0\""
+            )
         );
         assert_eq!(
             pins(pci, Some("gpu.example.com/uuid")).as_deref(),
-            Some("device.attributes[\"gpu.example.com\"].uuid == \"U\"")
+            Some(
+                "\"uuid\" in device.attributes[\"gpu.example.com\"] && device.attributes[\"gpu.example.com\"].uuid == \"U\""
+            )
         );
         assert_eq!(pins(pci, Some("gpu.example.com/none")), None);
         // two partitions of one GPU: its address is not unique
@@ -334,7 +388,10 @@ mod tests {
         let parts = format!("{}, {}", part("a", "0000:05:00.0"), part("b", "0000:05:00.0"));
         assert_eq!(
             pins(&parts, None).as_deref(),
-            Some("device.attributes[\"gpu.example.com\"].serial == \"S\\\"a\"")
+            Some(
+                "\"serial\" in device.attributes[\"gpu.example.com\"] && \
+                 device.attributes[\"gpu.example.com\"].serial == \"S\\\"a\""
+            )
         );
         assert_eq!(
             pins(
@@ -343,6 +400,27 @@ mod tests {
             ),
             None
         );
+    }
+
+    /// kube-scheduler evaluates the selector of a claim for each device of the class, and fails if one evaluation does.
+    #[test]
+    fn selectors_of_claims_hold_for_devices_without_the_attribute() {
+        let given = "{name: a, attributes: {uuid: {string: 'U\\\"0'}}}, {name: b, attributes: {uuid: {string: U1}}}, \
+                     {name: c, attributes: {uuid: {int: 1}}}, {name: d, attributes: {'x.example.com/y': {string: z}}}, {name: e}";
+        let found = published_pool(&[slice(1, 1, given)]).devices;
+        let all: Vec<&SliceDevice> = found.iter().collect();
+        let selects = |expression: &str| -> Vec<&str> {
+            let selector = DeviceSelector::compile(expression).unwrap();
+            let is_selected = |device: &&&SliceDevice| selector.selects(device, &functions()).unwrap();
+            all.iter().filter(is_selected).map(|device| device.key.device.as_str()).collect()
+        };
+        let pins: Vec<DevicePin> = all.iter().filter_map(|device| pin(&all, device, None)).collect();
+        assert_eq!(pins.len(), 2);
+        assert_eq!(selects(&pins[0].expression()), ["a"]);
+        let [without] = &DevicePin::exclusions(&pins)[..] else { panic!() };
+        assert_eq!(selects(without), ["c", "d", "e"]);
+        let many: Vec<DevicePin> = (0..100).map(|_| pins[0].clone()).collect();
+        assert_eq!(DevicePin::exclusions(&many).len(), 2, "expressions have a limited length");
     }
 
     #[test]

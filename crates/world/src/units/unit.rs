@@ -19,11 +19,16 @@ pub enum CordonReason {
         to_string = "the lease of the node's agent expired; running actors stay and no new ones are placed"
     )]
     StaleAgent,
-    /// Its device has a taint of effect `NoSchedule`, or works with errors.
+    /// Its device has a taint of effect `NoSchedule`, works with errors, or its health is unknown.
     #[strum(
-        to_string = "the device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
+        to_string = "the device has a taint of effect NoSchedule, works with errors or is of unknown health; running actors stay and no new ones are placed"
     )]
     DeviceTainted,
+    /// Claims cannot tell its device apart from others any more.
+    #[strum(
+        to_string = "no attribute tells the device apart from others any more; running actors stay and no new ones are placed"
+    )]
+    NotPinnable,
     /// The class or the selectors of its pool cannot be evaluated.
     #[strum(
         to_string = "unknown whether the pool still has the device; running actors stay and no new ones are placed"

@@ -78,7 +78,9 @@ impl Scene {
                 Some(CordonReason::Overcommitted) => "!",
                 Some(CordonReason::StaleAgent) => "?",
                 Some(CordonReason::Withdrawn) => "~",
-                Some(CordonReason::DeviceTainted | CordonReason::UnknownPool) => "#",
+                Some(CordonReason::DeviceTainted | CordonReason::NotPinnable | CordonReason::UnknownPool) => {
+                    "#"
+                }
             };
             format!("{}{mark}", unit.id)
         });

@@ -130,6 +130,22 @@ fn a_node_whose_resource_hands_out_other_models_offers_no_unit_and_the_pool_stay
         resources: "nvidia.com/gpu=2",
     };
     assert!(of(&[lost], &[a100s]).contains("Ambiguous"), "one that is offered is a T4");
+    for (resources, is_ambiguous, what) in [
+        ("nvidia.com/gpu=6 nvidia.com/t4=3", false, "the T4 has its own resource, both are shared"),
+        ("nvidia.com/gpu=6 nvidia.com/gpu_monitoring=1", true, "monitoring of all devices"),
+        ("nvidia.com/gpu=6 nvidia.com/millicores=1000", true, "shares of devices"),
+        ("nvidia.com/gpu=6 nvidia.com/tiles=1", true, "parts of devices"),
+        ("nvidia.com/gpu=6 nvidia.com/memory.max=100", true, "memory of devices"),
+        ("nvidia.com/gpu=6 nvidia.com/mig-1g.5gb=1", true, "partitions"),
+    ] {
+        let found = of(&[Server { resources, ..mixed() }], &[a100s]);
+        assert_eq!(found.contains("Ambiguous"), is_ambiguous, "{what}: {found}");
+    }
+    let three = Server {
+        resources: "nvidia.com/gpu=3 nvidia.com/t4=1",
+        devices: &["g0 GPU nvidia:A100 0 -", "g1 GPU nvidia:T4 0 -", "g2 GPU nvidia:T4 0 -"],
+    };
+    assert!(of(&[three], &[a100s]).contains("Ambiguous"), "the sibling has one of two T4s");
     // display adapters and GPUs of another vendor are not behind NVIDIA's plugin
     let beside = Server {
         resources: "nvidia.com/gpu=1",

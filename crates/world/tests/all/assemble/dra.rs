@@ -10,16 +10,16 @@ use world::{Index, Objects, Policy, Unit};
 
 use super::cluster::shown;
 
-const CLASS: &str =
+pub(super) const CLASS: &str =
     "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].type == 'gpu'";
 
 /// A device in words: `name numa memory [word=value …]`, where `-` is nothing. Of the words, `taint=EFFECT`, `pci=ADDRESS`,
-/// `take=COUNTER:AMOUNT`; others are attributes.
+/// `take=COUNTER:AMOUNT` and `shared=BOOL` are special; others are attributes.
 fn device(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (name, numa, memory) = (words[0], words[1], words[2]);
     let mut attributes = "type: {string: gpu}".to_owned();
-    let (mut taints, mut taken) = (String::new(), String::new());
+    let (mut taints, mut taken, mut shared) = (String::new(), String::new(), "false");
     if numa != "-" {
         write!(attributes, ", numaNode: {{int: {numa}}}").unwrap();
     }
@@ -33,6 +33,7 @@ fn device(line: &str) -> String {
                 let (counter, amount) = value.split_once(':').unwrap();
                 write!(taken, "{counter}: {{value: '{amount}'}}, ").unwrap();
             }
+            "shared" => shared = value,
             _ => write!(attributes, ", {key}: {{string: '{value}'}}").unwrap(),
         }
     }
@@ -43,10 +44,12 @@ fn device(line: &str) -> String {
     } else {
         format!(", consumesCounters: [{{counterSet: gpu, counters: {{{taken}}}}}]")
     };
-    format!("{{name: {name}, attributes: {{{attributes}}}{capacity}, taints: [{taints}]{consumes}}}")
+    format!(
+        "{{name: '{name}', allowMultipleAllocations: {shared}, attributes: {{{attributes}}}{capacity}, taints: [{taints}]{consumes}}}"
+    )
 }
 
-fn slice(node: &str, generation: i64, devices: &[&str]) -> String {
+pub(super) fn slice(node: &str, generation: i64, devices: &[&str]) -> String {
     let devices: Vec<String> = devices.iter().map(|line| device(line)).collect();
     format!(
         "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {node}-slice}}, spec: {{driver: gpu.example.com, \
@@ -56,7 +59,7 @@ fn slice(node: &str, generation: i64, devices: &[&str]) -> String {
 }
 
 /// A claim of a device; `of` is the uid of an Instance and its unit.
-fn claim(name: &str, device: &str, of: Option<(&str, &str)>) -> String {
+pub(super) fn claim(name: &str, device: &str, of: Option<(&str, &str)>) -> String {
     let own = of.map_or(String::new(), |(uid, unit)| {
         format!(
             ", annotations: {{cairn.dev/unit: {unit}}}, ownerReferences: [{{apiVersion: cairn.dev/v1alpha1, kind: Instance, \
@@ -69,22 +72,22 @@ fn claim(name: &str, device: &str, of: Option<(&str, &str)>) -> String {
     )
 }
 
-fn class(expression: &str) -> String {
+pub(super) fn class(expression: &str) -> String {
     format!(
         "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: gpus}}, spec: {{selectors: [{{cel: {{expression: \"{expression}\"}}}}]}}}}"
     )
 }
 
-fn pool(name: &str, more: &str) -> String {
+pub(super) fn pool(name: &str, more: &str) -> String {
     format!(
         "{{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: {name}}}, spec: {{kind: gpu, resource: {{dra: {{deviceClassName: gpus{more}}}}}}}}}"
     )
 }
 
-const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: '8', memory: 8Gi, pods: '110'}}}";
+pub(super) const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: '8', memory: 8Gi, pods: '110'}}}";
 
 /// An actor that runs on a unit of `n0`.
-fn running(unit: &str) -> String {
+pub(super) fn running(unit: &str) -> String {
     let owner = |kind: &str, name: &str, uid: &str| {
         format!(
             "{{apiVersion: cairn.dev/v1alpha1, kind: {kind}, name: {name}, uid: {uid}, controller: true}}"
@@ -105,10 +108,10 @@ fn running(unit: &str) -> String {
     .join("\n---\n")
 }
 
-const APPLICATION: &str = "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns, uid: u0}, \
+pub(super) const APPLICATION: &str = "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns, uid: u0}, \
     spec: {actors: [{name: a, implementations: [{kind: gpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}";
 
-fn index(objects: &[String]) -> Index {
+pub(super) fn index(objects: &[String]) -> Index {
     let mut all = Objects::default();
     all.read("test", &objects.join("\n---\n")).unwrap();
     Index::of(&all)
@@ -127,7 +130,7 @@ fn line(unit: &Unit) -> String {
 }
 
 /// The units, and the status of the pools.
-fn of(objects: &[String]) -> String {
+pub(super) fn of(objects: &[String]) -> String {
     let units = world::units(&index(objects), &Policy::builtin("p"));
     let mut lines: Vec<String> = units.values().map(line).collect();
     let yaml = [objects, &[APPLICATION.to_owned()]].concat().join("\n---\n");

@@ -4,6 +4,7 @@ mod cluster;
 mod demand;
 mod devices;
 mod dra;
+mod dra_partitions;
 mod links;
 mod measured;
 mod nodes;
