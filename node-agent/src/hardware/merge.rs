@@ -11,15 +11,16 @@ use super::{
 
 /// Adds the devices of another collector: merged with a known board, or as new devices.
 ///
-/// Devices with equal id, PCI address or UUID are the same board. The added attributes take precedence, except the
-/// locality.
+/// Devices with equal id, PCI address or UUID are the same board, unless both have an address: a board that has another address
+/// since a reboot is not what is listed at its old one. The added attributes take precedence, except the locality.
 pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     for device in found {
         let same = |known: &&mut Device| {
             let equal = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
+            let have_addresses = known.pci_bus_id.is_some() && device.pci_bus_id.is_some();
             known.id == device.id
                 || equal(&known.pci_bus_id, &device.pci_bus_id)
-                || equal(&known.uuid, &device.uuid)
+                || !have_addresses && equal(&known.uuid, &device.uuid)
         };
         match spec.devices.iter_mut().find(same) {
             Some(known) => {
@@ -263,7 +264,8 @@ impl Memory {
     /// GPUs that may have been withheld last time are considered first. If more GPUs are missing than are withheld, it
     /// is unknown which of them are lost.
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
-        let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
+        let is_missing = |it: &&Device| it.type_ == "GPU" && !is_in(found, it) && !is_readdressed(it, found);
+        let missing = self.driven.iter().filter(is_missing);
         let (mut maybe_withheld, mut previously_listed): (Vec<_>, Vec<_>) =
             missing.cloned().partition(|it| self.maybe_withheld.contains(&it.id));
         // A GPU is new if it was not listed before, or was lost and has returned.
@@ -400,7 +402,10 @@ impl Memory {
     ///
     /// They are kept until they return, or until [`Self::forget`].
     pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, is_incomplete: bool) {
-        self.pluggable.retain(|_, device| !is_listed_otherwise(device, &spec.devices));
+        let is_elsewhere = |device: &Device| {
+            is_listed_otherwise(device, &spec.devices) || is_readdressed(device, &spec.devices)
+        };
+        self.pluggable.retain(|_, device| !is_elsewhere(device));
         let present: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
         let mut lost: Vec<Device> =
             self.pluggable.values().filter(|device| !present.contains(device.id.as_str())).cloned().collect();
@@ -418,6 +423,14 @@ impl Memory {
 /// Whether a list has a device at the same address.
 fn is_in(list: &[Device], device: &Device) -> bool {
     list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
+}
+
+/// Whether the same board is present at another address: the firmware numbered the buses anew, as it does when a card is added.
+fn is_readdressed(device: &Device, present: &[Device]) -> bool {
+    let is_it = |other: &Device| {
+        other.uuid == device.uuid && other.pci_bus_id != device.pci_bus_id && other.health != Health::Lost
+    };
+    device.uuid.is_some() && device.pci_bus_id.is_some() && present.iter().any(is_it)
 }
 
 /// Whether a card is listed under another id, as its type has changed between accelerator and FPGA.

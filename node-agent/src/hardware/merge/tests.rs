@@ -1,5 +1,6 @@
 //! The state of a machine over several probes.
 
+mod readdressed;
 mod withheld;
 
 use super::*;
