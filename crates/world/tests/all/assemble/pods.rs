@@ -200,7 +200,8 @@ fn affinities_that_wait_for_each_other_place_nothing() {
         assert_eq!(found.is_empty(), is_accepted, "{places} beside {more} of {groups}: {found:?}");
     }
     let reason = shown_reasons(&cluster(&ring, ""));
-    let expected = "affinity of db, web to each other by kubernetes.io/hostname: the first of them needs another pod that it selects";
+    let expected = "affinity of db, web to each other by kubernetes.io/hostname: the first of them needs \
+                    another pod that it selects";
     assert!(reason.contains(expected), "{reason}");
 }
 
