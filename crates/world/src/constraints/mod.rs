@@ -2,8 +2,10 @@
 
 pub(crate) mod admits;
 pub(crate) mod host_ports;
+pub(crate) mod joining;
 pub(crate) mod left_to_scheduler;
 pub(crate) mod limited_tolerations;
+pub(crate) mod mutual_affinity;
 pub(crate) mod never_scheduled;
 pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;

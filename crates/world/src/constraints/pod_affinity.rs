@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
 use kube::ResourceExt;
-use placement::file::{Constraint, Join, Scope};
+use placement::file::{Constraint, Scope};
 
-use crate::constraints::pod_templates::{
-    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, TopologyDomains,
-};
+use crate::constraints::joining::Joining;
+use crate::constraints::mutual_affinity::mutual_affinity;
+use crate::constraints::pod_templates::{Labels, PodRules, PodTemplate, PodTerm, TopologyDomains};
 use crate::units::ZONE;
 
 /// Constraints by pod affinity and anti-affinity, in both directions.
 pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     let mut rules = Vec::new();
     let mut apart: Vec<(PodTerm, BTreeSet<String>)> = Vec::new();
-    let mut near: Vec<(Vec<PodTerm>, BTreeSet<String>)> = Vec::new();
+    let mut near: Vec<Joining> = Vec::new();
     for template in of.templates {
         for term in anti_affinity(&template.spec, of.namespace, &template.labels) {
             rules.extend(repelled_by_existing(of, template, &term));
@@ -27,19 +27,24 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
             for term in &terms {
                 rules.extend(without_label(of, template, term));
             }
-            collect(&mut near, terms, &template.ids);
+            let joining = Joining::of(of, template, &terms);
+            match near.iter_mut().find(|known| known.joins_like(&joining)) {
+                Some(known) => known.groups.extend(joining.groups),
+                None => near.push(joining),
+            }
         }
     }
     rules.extend(apart.iter().filter_map(|(term, actors)| kept_apart(of, term, actors)));
-    rules.extend(near.iter().flat_map(|(terms, actors)| joined(of, terms, actors)));
+    rules.extend(near.iter().flat_map(|joining| joining.constraints(of)));
+    rules.extend(mutual_affinity(of, &near));
     rules
 }
 
-/// Adds actors to those of an equal key.
-fn collect<T: PartialEq>(all: &mut Vec<(T, BTreeSet<String>)>, key: T, ids: &[String]) {
-    match all.iter_mut().find(|(known, _)| *known == key) {
+/// Adds actors to those of an equal term.
+fn collect(all: &mut Vec<(PodTerm, BTreeSet<String>)>, term: PodTerm, ids: &[String]) {
+    match all.iter_mut().find(|(known, _)| *known == term) {
         Some((_, actors)) => actors.extend(ids.iter().cloned()),
-        None => all.push((key, ids.iter().cloned().collect())),
+        None => all.push((term, ids.iter().cloned().collect())),
     }
 }
 
@@ -125,28 +130,4 @@ fn without_label(of: &PodRules, template: &PodTemplate, term: &PodTerm) -> Optio
     let reason = format!("pod affinity needs a node with the label {key}");
     let has_label = |node: &str| of.index.nodes.get(node).is_some_and(|node| node.labels().contains_key(key));
     template.never_on(of.offer, reason, |node| !has_label(node))
-}
-
-/// Actors that need a peer in their domain. A pod counts if all terms select it.
-fn joined(of: &PodRules, terms: &[PodTerm], actors: &BTreeSet<String>) -> Vec<Constraint> {
-    let peers = &of.selected(terms);
-    // The first pod of a group that selects itself needs no other.
-    let join = if actors.is_subset(peers) { Join::First } else { Join::Peer };
-    let is_selected =
-        |pod: &&ExistingPod| terms.iter().all(|term| term.matches(of.index, pod.namespace, &pod.labels));
-    let there: Vec<&ExistingPod> = of.existing.iter().filter(is_selected).collect();
-    let rule = |term: &PodTerm| {
-        let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
-        let others = domains.count(there.iter().copied());
-        Constraint::Peers {
-            actors: actors.iter().cloned().collect(),
-            peers: peers.iter().cloned().collect(),
-            domains: domains.listed(of.offer, &others),
-            max: None,
-            skew: None,
-            join: Some(join),
-            reason: Some(format!("affinity to {} by {}", term.pods(), term.topology_key)),
-        }
-    };
-    terms.iter().map(rule).collect()
 }

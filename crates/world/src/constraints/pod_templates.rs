@@ -79,12 +79,18 @@ fn is_alike(a: &PodSpec, b: &PodSpec) -> bool {
         && a.node_selector == b.node_selector
         && a.topology_spread_constraints == b.topology_spread_constraints
         && a.tolerations == b.tolerations
+        && a.runtime_class_name == b.runtime_class_name
         && a.volumes == b.volumes
         && a.host_network == b.host_network
         && ports(a) == ports(b)
 }
 
 impl PodTemplate<'_> {
+    /// The name of its group.
+    pub fn group(&self) -> &str {
+        self.labels.get(labels::ACTOR_GROUP).map_or("", String::as_str)
+    }
+
     /// Keeps the template's actors off some nodes, except those that run there.
     pub fn never_on(
         &self,
@@ -114,12 +120,36 @@ pub(crate) struct PodRules<'a> {
     pub offer: &'a Offer,
 }
 
-impl PodRules<'_> {
+impl<'a> PodRules<'a> {
     /// The application's actors whose pods all terms select.
     pub fn selected(&self, terms: &[PodTerm]) -> BTreeSet<String> {
+        self.selecting(terms).flat_map(|it| it.ids.iter().cloned()).collect()
+    }
+
+    /// The application's groups whose pods all terms select.
+    pub fn selected_groups(&self, terms: &[PodTerm]) -> BTreeSet<&'a str> {
+        self.selecting(terms).map(PodTemplate::group).collect()
+    }
+
+    fn selecting(&self, terms: &[PodTerm]) -> impl Iterator<Item = &'a PodTemplate<'a>> {
         let is_selected =
             |it: &&PodTemplate| terms.iter().all(|term| term.matches(self.index, self.namespace, &it.labels));
-        self.templates.iter().filter(is_selected).flat_map(|it| it.ids.iter().cloned()).collect()
+        self.templates.iter().filter(is_selected)
+    }
+
+    /// The pods that all terms select, by position among those that are there.
+    pub fn selected_existing(&self, terms: &[PodTerm]) -> BTreeSet<usize> {
+        let is_selected =
+            |pod: &ExistingPod| terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels));
+        let all = self.existing.iter().enumerate();
+        all.filter(|(_, pod)| is_selected(pod)).map(|(at, _)| at).collect()
+    }
+
+    /// Snapshot ids of the actors of these groups.
+    pub fn ids(&self, groups: &BTreeSet<&str>) -> Vec<String> {
+        let templates = self.templates.iter().filter(|template| groups.contains(template.group()));
+        let ids: BTreeSet<&String> = templates.flat_map(|template| &template.ids).collect();
+        ids.into_iter().cloned().collect()
     }
 }
 
@@ -335,6 +365,27 @@ impl<'a> TopologyDomains<'a> {
             }
         }
         domains
+    }
+
+    /// Sets of nodes that are connected by equal values of any of these labels.
+    pub fn connected(index: &'a Index, keys: impl IntoIterator<Item = &'a String>) -> Self {
+        let mut of_node: BTreeMap<&str, &str> = BTreeMap::new();
+        for key in keys {
+            for nodes in Self::of(index, key, |_| true).nodes.into_values() {
+                let known: BTreeSet<&str> =
+                    nodes.iter().map(|node| of_node.get(node).copied().unwrap_or(node)).collect();
+                let Some(first) = known.first().copied() else { continue };
+                of_node.extend(nodes.into_iter().map(|node| (node, first)));
+                if known.len() > 1 {
+                    of_node.values_mut().filter(|it| known.contains(**it)).for_each(|it| *it = first);
+                }
+            }
+        }
+        let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (node, domain) in &of_node {
+            nodes.entry(domain).or_default().push(node);
+        }
+        Self { nodes, of_node }
     }
 
     /// The domain of a node.

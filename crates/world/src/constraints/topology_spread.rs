@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
+use k8s_openapi::api::core::v1::{Node, PodSpec, TopologySpreadConstraint};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain};
 
 use crate::constraints::pod_templates::{PodRules, PodTemplate, PodTerm, TopologyDomains};
 use crate::constraints::selectors::{rejects_by_selector, tolerates_all};
+use crate::demand::requested::admission;
+use crate::units::unit::Unit;
 
 /// A spread with equal peers and domains binds several groups together.
 type Bound = (Vec<String>, Vec<Domain>, u64, String);
@@ -20,18 +22,18 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
     for template in of.templates {
         let all: Vec<&TopologySpreadConstraint> = required(template).collect();
         let has_keys = |node: &Node| all.iter().all(|it| node.labels().contains_key(&it.topology_key));
-        if !all.is_empty() {
-            let keys: BTreeSet<&str> = all.iter().map(|it| it.topology_key.as_str()).collect();
-            let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
-            let reason = format!("topology spread needs a node with the label {keys}");
-            let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
-            rules.extend(template.never_on(of.offer, reason, lacks));
+        if all.is_empty() {
+            continue;
         }
+        let keys: BTreeSet<&str> = all.iter().map(|it| it.topology_key.as_str()).collect();
+        let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
+        let reason = format!("topology spread needs a node with the label {keys}");
+        let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
+        rules.extend(template.never_on(of.offer, reason, lacks));
+        let specs = pooled_specs(of, template);
         // Pools restrict actors to nodes as a node selector does.
-        let is_own = |kind: &str| template.kinds.contains(kind);
-        let own = of.offer.units.iter().filter(|unit| is_own(&unit.kind)).map(|unit| unit.node.as_str());
-        let own: BTreeSet<&str> = if all.is_empty() { BTreeSet::new() } else { own.collect() };
-        for spread in &all {
+        let own: BTreeSet<&str> = own_units(of, template).map(|unit| unit.node.as_str()).collect();
+        for (spread, spec) in all.iter().flat_map(|spread| specs.iter().map(move |spec| (spread, spec))) {
             let of_pod = (of.namespace, &template.labels);
             let keys = spread.match_label_keys.as_deref();
             let term =
@@ -43,8 +45,8 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
             let has_own = |node: &Node| node.metadata.name.as_deref().is_some_and(|name| own.contains(name));
             let is_eligible = |node: &Node| {
                 has_keys(node)
-                    && (!by_affinity || has_own(node) && !rejects_by_selector(&template.spec, node))
-                    && (!by_taints || tolerates_all(&template.spec, node))
+                    && (!by_affinity || has_own(node) && !rejects_by_selector(spec, node))
+                    && (!by_taints || tolerates_all(spec, node))
             };
             let domains = TopologyDomains::of(index, &spread.topology_key, is_eligible);
             let counted = of
@@ -78,6 +80,30 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
         reason: Some(reason),
     }));
     rules
+}
+
+/// The template's spec in its pools, each that selects or tolerates other nodes.
+fn pooled_specs(of: &PodRules, template: &PodTemplate) -> Vec<PodSpec> {
+    let admission = admission(of.index, of.namespace);
+    let pools: BTreeSet<&str> = own_units(of, template).map(|unit| unit.pool.as_str()).collect();
+    let mut specs: Vec<PodSpec> = Vec::new();
+    for pool in pools.into_iter().filter_map(|pool| of.index.pool(pool)) {
+        let spec = admission.spec(Some(&template.spec), Some(pool.as_ref()));
+        let is_known = |known: &PodSpec| {
+            known.node_selector == spec.node_selector && known.tolerations == spec.tolerations
+        };
+        if !specs.iter().any(is_known) {
+            specs.push(spec);
+        }
+    }
+    if specs.is_empty() {
+        specs.push(template.spec.clone());
+    }
+    specs
+}
+
+fn own_units<'a>(of: &PodRules<'a>, template: &PodTemplate) -> impl Iterator<Item = &'a Unit> {
+    of.offer.units.iter().filter(move |unit| template.kinds.contains(unit.kind.as_str()))
 }
 
 fn required<'a>(template: &'a PodTemplate) -> impl Iterator<Item = &'a TopologySpreadConstraint> {

@@ -131,6 +131,115 @@ fn rules_between_pods_become_constraints() {
     }
 }
 
+/// A required affinity to pods whose label `app` is one of these, or none.
+fn near(operator: &str, apps: &str, key: &str) -> String {
+    format!(
+        "affinity: {{podAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{topologyKey: {key}, labelSelector: \
+         {{matchExpressions: [{{key: app, operator: {operator}, values: [{apps}]}}]}}}}]}}}}, {CONTAINER}"
+    )
+}
+
+/// Whether plans with these actors on these nodes are feasible, beside other pods.
+#[test]
+fn affinities_that_wait_for_each_other_place_nothing() {
+    let host = "kubernetes.io/hostname";
+    let zone = "topology.kubernetes.io/zone";
+    let groups = |all: &[(&str, u32, String)]| {
+        let all: Vec<String> =
+            all.iter().map(|(name, replicas, spec)| group(name, *replicas, spec)).collect();
+        all.join(", ")
+    };
+    let to = |apps: &str, key: &str| near("In", apps, key);
+    let free = || CONTAINER.to_owned();
+    let ring = groups(&[("web", 1, to("db", host)), ("db", 1, to("web", host))]);
+    let mixed = groups(&[("web", 1, to("db", host)), ("db", 1, to("web", zone))]);
+    let three = groups(&[("a", 1, to("b", host)), ("b", 1, to("c", host)), ("c", 1, to("a", host))]);
+    let entered =
+        groups(&[("web", 1, to("db", host)), ("db", 1, to("web, cache", host)), ("cache", 1, free())]);
+    let pairs = groups(&[("a", 2, to("a, c", host)), ("c", 2, near("NotIn", "x", host))]);
+    let led = groups(&[("l", 2, to("l, w", host)), ("w", 2, to("l", host))]);
+    let same = groups(&[("cache", 2, to("cache", zone)), ("web", 1, to("cache", zone))]);
+    let none = String::new;
+    let web = || pod("n1", "web", CONTAINER);
+    for (groups, more, places, is_accepted) in [
+        (&ring, none(), "", true),
+        (&ring, none(), "web-0 n0 db-0 n0", false),
+        (&ring, web(), "web-0 n0 db-0 n0", false),
+        (&ring, web(), "web-0 n1 db-0 n1", true),
+        (&mixed, none(), "web-0 n0 db-0 n0", false),
+        (&mixed, web(), "web-0 n0 db-0 n0", true),
+        (&mixed, web(), "web-0 n2 db-0 n2", false),
+        (&three, none(), "a-0 n0 b-0 n0 c-0 n0", false),
+        (&entered, none(), "web-0 n0 db-0 n0 cache-0 n1", false),
+        (&entered, none(), "web-0 n0 db-0 n0 cache-0 n0", true),
+        // each selects itself: the first pod determines the domain of all
+        (&pairs, none(), "a-0 n0 c-0 n0 a-1 n1 c-1 n1", false),
+        (&pairs, none(), "a-0 n1 c-0 n1 a-1 n1 c-1 n1", true),
+        (&pairs, pod("n2", "x", CONTAINER), "a-0 n1 c-0 n1 a-1 n1 c-1 n1", true),
+        (&pairs, pod("n2", "c", CONTAINER), "a-0 n1 c-0 n1 a-1 n1 c-1 n1", false),
+        // stricter than kube-scheduler: the pod is selected by one of the two
+        (&pairs, pod("n2", "y", CONTAINER), "a-0 n1 c-0 n1 a-1 n1 c-1 n1", false),
+        (&led, none(), "l-0 n0 w-0 n0 l-1 n1 w-1 n1", false),
+        (&led, none(), "l-0 n0 w-0 n0 l-1 n0 w-1 n0", true),
+        (&led, none(), "w-0 n0 w-1 n0", false),
+        // with equal terms, one selects itself and the other does not
+        (&same, none(), "cache-0 n0 cache-1 n1 web-0 n1", true),
+        (&same, none(), "cache-0 n0 cache-1 n1 web-0 n2", false),
+        (&same, none(), "cache-0 n0 cache-1 n2", false),
+        (&same, none(), "web-0 n0", false),
+    ] {
+        let snapshot = world_of(&cluster(groups, &more)).unwrap().snapshot;
+        let words: Vec<&str> = places.split_whitespace().collect();
+        let place = |actor: &placement::file::Actor| {
+            let at = words.chunks(2).find(|pair| actor.id.ends_with(&format!("/{}", pair[0])))?;
+            snapshot.unit(&format!("{}/cpus-0", at[1]))
+        };
+        let assignment: placement::Assignment = snapshot.file().actors.iter().map(place).collect();
+        assert_eq!(assignment.iter().flatten().count(), words.len() / 2, "{places}");
+        let found = snapshot.violations(&assignment);
+        assert_eq!(found.is_empty(), is_accepted, "{places} beside {more} of {groups}: {found:?}");
+    }
+    let reason = shown_reasons(&cluster(&ring, ""));
+    let expected = "affinity of db, web to each other by kubernetes.io/hostname: the first of them needs \
+                    another pod that it selects";
+    assert!(reason.contains(expected), "{reason}");
+}
+
+fn shown_reasons(yaml: &str) -> String {
+    let world = world_of(yaml).unwrap();
+    let reasons = world.snapshot.file().constraints.iter().filter_map(|it| it.reason());
+    reasons.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn a_spread_counts_the_nodes_that_pods_of_the_pool_accept() {
+    let spread = |policy: &str| {
+        format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: \
+             DoNotSchedule, labelSelector: {{matchLabels: {{app: a}}}}{policy}}}], {CONTAINER}"
+        )
+    };
+    let class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: near}, handler: h, \
+                 scheduling: {nodeSelector: {topology.kubernetes.io/zone: a}}}";
+    let [both, one] = ["n0,n1+0 n2+0", "n0,n1+0"];
+    let honor = ", nodeTaintsPolicy: Honor";
+    for (defaults, policy, domains) in [
+        ("", "", both),
+        ("", honor, one),
+        (", podDefaults: {tolerations: [{key: k, operator: Exists}]}", honor, both),
+        (", podDefaults: {tolerations: [{key: other, operator: Exists}]}", honor, one),
+        (", podDefaults: {runtimeClassName: near}", "", one),
+        (", podDefaults: {runtimeClassName: near}", ", nodeAffinityPolicy: Ignore", both),
+    ] {
+        let yaml = cluster(&group("a", 2, &spread(policy)), class)
+            .replace("zone: b}}, ", "zone: b}}, spec: {taints: [{key: k, effect: NoSchedule}]}, ")
+            .replace("{kind: cpu}", &format!("{{kind: cpu{defaults}}}"));
+        let shown = shown(&yaml);
+        let expected = format!("peers a-0,a-1 of a-0,a-1: {domains}; None (1) None");
+        assert!(shown.lines().any(|line| line == expected), "{defaults}{policy}: {shown}");
+    }
+}
+
 #[test]
 fn claims_become_constraints() {
     let spec = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}], containers: [{name: c}]";
