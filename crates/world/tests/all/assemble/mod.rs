@@ -12,3 +12,4 @@ mod pods;
 mod quotas;
 mod reading;
 mod templates;
+mod volumes;
