@@ -15,8 +15,12 @@ pub(crate) mod quotas;
 pub(crate) mod refusals;
 pub(crate) mod selectors;
 pub(crate) mod shared_counters;
+pub(crate) mod static_volumes;
 pub(crate) mod topology_spread;
 pub(crate) mod unreachable;
+pub(crate) mod volume_claims;
+pub(crate) mod volume_limits;
+pub(crate) mod volume_rooms;
 pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
@@ -132,7 +136,7 @@ fn between_pods(
     let templates = templates(index, application, actors);
     let existing = existing_pods(index, (application, actors), &templates);
     let (namespace, templates, existing) = (namespace.as_str(), &templates[..], &existing[..]);
-    let of = PodRules { index, namespace, templates, existing, offer };
+    let of = PodRules { index, application, namespace, templates, existing, offer };
     let mut rules = pod_affinity(&of);
     rules.extend(topology_spread(&of));
     rules.extend(host_port_constraints(&of));

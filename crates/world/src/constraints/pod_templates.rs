@@ -113,6 +113,7 @@ impl PodTemplate<'_> {
 /// What the rules between pods, and between pods and volumes, are derived from.
 pub(crate) struct PodRules<'a> {
     pub index: &'a Index,
+    pub application: &'a ActorApplication,
     pub namespace: &'a str,
     pub templates: &'a [PodTemplate<'a>],
     /// Pods other than those of the application's actors.
@@ -162,6 +163,13 @@ pub(crate) struct ExistingPod<'a> {
     pub node: &'a str,
     pub spec: Cow<'a, PodSpec>,
     pub is_terminating: bool,
+}
+
+impl ExistingPod<'_> {
+    /// The name without its namespace.
+    pub fn short_name(&self) -> &str {
+        self.name.split_once('/').map_or("", |(_, name)| name)
+    }
 }
 
 /// Whether a template's rules depend on the pods that are there.

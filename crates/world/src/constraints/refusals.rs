@@ -12,7 +12,7 @@ use placement::file::{Constraint, Places};
 use serde_json::json;
 
 use crate::constraints::admits::AdmittedSpecs;
-use crate::constraints::volumes::claims_of;
+use crate::constraints::volume_claims::claims_of;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::pods::{is_terminal, unit_of};
 use crate::digest::digest;

@@ -13,3 +13,4 @@ mod pods;
 mod quotas;
 mod reading;
 mod templates;
+mod volumes;

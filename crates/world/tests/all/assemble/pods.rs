@@ -5,7 +5,7 @@ use placement::file::{Constraint, Domain, Places};
 use super::cluster::world_of;
 
 /// Two hosts in zone a and one in b; a pool of their CPUs; an application of these groups; other documents.
-fn cluster(groups: &str, more: &str) -> String {
+pub fn cluster(groups: &str, more: &str) -> String {
     let node = |name: &str, zone: &str| {
         format!(
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}, \
@@ -23,7 +23,7 @@ fn cluster(groups: &str, more: &str) -> String {
 }
 
 /// A group whose pods have the label `app` with its name.
-fn group(name: &str, replicas: u32, spec: &str) -> String {
+pub fn group(name: &str, replicas: u32, spec: &str) -> String {
     format!(
         "{{name: {name}, replicas: {replicas}, implementations: [{{kind: cpu, serviceTime: 1ms, template: {{metadata: \
          {{labels: {{app: {name}}}}}, spec: {{{spec}}}}}}}]}}"
@@ -33,7 +33,7 @@ fn group(name: &str, replicas: u32, spec: &str) -> String {
 const CONTAINER: &str = "containers: [{name: c}]";
 
 /// A pod on a node, with a label.
-fn pod(node: &str, app: &str, spec: &str) -> String {
+pub fn pod(node: &str, app: &str, spec: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: other, namespace: ns, uid: p, labels: {{app: {app}}}}}, \
          spec: {{nodeName: {node}, {spec}}}}}"
@@ -48,7 +48,7 @@ fn term(kind: &str, app: &str, key: &str) -> String {
 }
 
 /// The constraints as text, without reasons.
-fn shown(yaml: &str) -> String {
+pub fn shown(yaml: &str) -> String {
     let short = |ids: &[String]| {
         ids.iter().map(|id| id.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>().join(",")
     };
