@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::compile::{AggregateGoal, Bindings};
-use crate::join::{Found, Holds, Join, compares};
+use crate::join::{Found, Holds, Join};
 use crate::order::Step;
 use crate::output::{GroundingStop, literal};
 use crate::syntax::Sign;
@@ -186,10 +186,10 @@ impl<'w> Join<'w> {
         };
         let mut literals = Vec::new();
         let nothing = if largest { Value::Least } else { Value::Largest };
-        let mut always = compares(self.sink.terms.compare(nothing, bound), operator);
+        let mut always = self.compares(nothing, operator, bound)?;
         for (tuple, holds) in members {
             let Some(first) = tuple.first() else { continue };
-            if compares(self.sink.terms.compare(*first, bound), operator) {
+            if self.compares(*first, operator, bound)? {
                 match holds {
                     Holds::Always => always = true,
                     Holds::When(literal) => literals.push(*literal),
@@ -209,11 +209,19 @@ impl<'w> Join<'w> {
             );
             return Err(GroundingStop::Fault(self.sink.at(), problem));
         }
-        let firsts = members.iter().filter_map(|(tuple, _)| tuple.first().copied());
-        let terms = &self.sink.terms;
         match function {
-            "min" => Ok(firsts.min_by(|a, b| terms.compare(*a, *b)).unwrap_or(Value::Largest)),
-            "max" => Ok(firsts.max_by(|a, b| terms.compare(*a, *b)).unwrap_or(Value::Least)),
+            "min" | "max" => {
+                let (mut best, better) = match function {
+                    "min" => (Value::Largest, "<"),
+                    _ => (Value::Least, ">"),
+                };
+                for first in members.iter().filter_map(|(tuple, _)| tuple.first()) {
+                    if self.compares(*first, better, best)? {
+                        best = *first;
+                    }
+                }
+                Ok(best)
+            }
             _ => {
                 let sum: i64 = members.iter().map(|(tuple, _)| weight(function, tuple)).sum();
                 let number = i32::try_from(sum).map_err(|_| self.sink.refused()(Refused::Overflow))?;

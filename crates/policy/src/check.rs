@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::components::components;
 use crate::fault::Fault;
 use crate::limits::MAX_FAULTS;
 use crate::safety;
@@ -43,20 +44,19 @@ pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
 
 /// Predicates that depend on where actors are placed.
 pub(crate) fn placed(statements: &[Statement]) -> BTreeSet<Predicate<'_>> {
-    let mut placed: BTreeSet<Predicate> = BTreeSet::from([("run_on", 2), ("unplaced", 1)]);
-    loop {
-        let before = placed.len();
-        for statement in statements {
-            if let Some(head) = statement.concludes()
-                && statement.reads().any(|(_, atom)| placed.contains(&atom.predicate()))
-            {
-                placed.insert(head);
-            }
-        }
-        if placed.len() == before {
-            return placed;
+    let mut users: BTreeMap<Predicate, Vec<Predicate>> = BTreeMap::new();
+    for statement in statements {
+        if let Some(head) = statement.concludes() {
+            statement.reads().for_each(|(_, atom)| users.entry(atom.predicate()).or_default().push(head));
         }
     }
+    let (mut placed, mut next) = (BTreeSet::new(), vec![("run_on", 2), ("unplaced", 1)]);
+    while let Some(predicate) = next.pop() {
+        if placed.insert(predicate) {
+            next.extend(users.get(&predicate).into_iter().flatten());
+        }
+    }
+    placed
 }
 
 impl Atom {
@@ -308,17 +308,10 @@ fn check_cycles(statements: &[Statement], faults: &mut Vec<Fault>) {
             uses.entry(head).or_default().extend(statement.reads().map(|(_, atom)| atom.predicate()));
         }
     }
-    let reaches = |from: Predicate, to: Predicate| {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(predicate) = next.pop() {
-            if predicate == to {
-                return true;
-            }
-            if seen.insert(predicate) {
-                next.extend(uses.get(&predicate).into_iter().flatten());
-            }
-        }
-        false
+    let cycles = cycles(&uses);
+    // The head uses what its statement reads, so that reaches the head if both are in one component.
+    let reaches = |from: Predicate, head: Predicate| {
+        cycles.get(&from).is_some_and(|cycle| cycles.get(&head) == Some(cycle))
     };
     for statement in statements {
         check_sets(statement, &placed, faults);
@@ -344,6 +337,18 @@ fn check_cycles(statements: &[Statement], faults: &mut Vec<Fault>) {
             faults.push(Fault::new(atom.at, problem));
         }
     }
+}
+
+/// By predicate that is concluded: its strongly connected component.
+fn cycles<'a>(uses: &BTreeMap<Predicate<'a>, BTreeSet<Predicate<'a>>>) -> BTreeMap<Predicate<'a>, usize> {
+    let concluded: Vec<Predicate> = uses.keys().copied().collect();
+    let place = |used: &Predicate| concluded.binary_search(used).ok();
+    let edges: Vec<Vec<usize>> = uses.values().map(|used| used.iter().filter_map(place).collect()).collect();
+    let components = components(&edges).into_iter().enumerate();
+    components
+        .flat_map(|(component, members)| members.into_iter().map(move |member| (member, component)))
+        .map(|(member, component)| (concluded[member], component))
+        .collect()
 }
 
 /// Refuses a variable that would range over every value of an aggregate over placements.

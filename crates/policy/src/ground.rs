@@ -41,18 +41,16 @@ pub(crate) fn ground(
     let compiled: Vec<Compiled> =
         program.statements.iter().map(|statement| compile(statement, &mut terms)).collect();
     let mut work = Work { program, compiled: &compiled, relations, sink: Sink::new(terms, budget) };
-    let (from_facts, from_placements): (Vec<_>, Vec<_>) = program
-        .groups()
-        .into_iter()
-        .partition(|group| group.iter().all(|statement| !program.is_placed(*statement)));
+    let (from_facts, from_placements): (Vec<_>, Vec<_>) =
+        program.groups.iter().partition(|group| group.iter().all(|statement| !program.is_placed(*statement)));
     for group in from_facts {
-        work.group(&group)?;
+        work.group(group)?;
     }
     if program.reads.contains("run_on") || program.reads.contains("unplaced") {
         work.place(domains, snapshot.problem(), &actors, &units)?;
     }
     for group in from_placements {
-        work.group(&group)?;
+        work.group(group)?;
     }
     Ok(work.sink.finish(budget))
 }
@@ -96,18 +94,26 @@ impl Work<'_> {
             }
             Ok(())
         })?;
-        Ok(self.conclude(statement, pending))
+        // The last terms have no step after them.
+        self.sink.steps(0)?;
+        self.conclude(statement, pending)
     }
 
-    fn conclude(&mut self, statement: usize, pending: Vec<(Vec<Value>, Vec<i32>)>) -> bool {
-        match &self.program.statements[statement].head {
+    fn conclude(
+        &mut self,
+        statement: usize,
+        pending: Vec<(Vec<Value>, Vec<i32>)>,
+    ) -> Result<bool, GroundingStop> {
+        Ok(match &self.program.statements[statement].head {
             Head::Atom(atom) => {
                 let word = published(&atom.name).filter(|word| word.source == Source::Policy);
                 let relation = self.relations.entry((atom.name.clone(), atom.terms.len())).or_default();
                 let mut grew = false;
                 for (tuple, body) in pending {
-                    if let Some(word) = word {
-                        self.sink.out.said.insert((statement, word.name, tuple.clone()));
+                    if let Some(word) = word
+                        && self.sink.out.said.insert((statement, word.name, tuple.clone()))
+                    {
+                        self.sink.keep(self.sink.terms.stored_text(&tuple))?;
                     }
                     grew |= self.sink.derive(relation, &tuple, body);
                 }
@@ -118,6 +124,7 @@ impl Work<'_> {
                     let (atom, is_new) = self.sink.instance(Some(statement), &tuple);
                     self.sink.rule(atom, body);
                     if is_new {
+                        self.sink.keep(self.sink.terms.stored_text(&tuple))?;
                         self.sink.out.violated.push((statement, tuple, atom));
                     }
                 }
@@ -133,7 +140,7 @@ impl Work<'_> {
                 }
                 false
             }
-        }
+        })
     }
 
     /// Adds an atom for every pair of actor and unit of the domains, and for an unplaced actor.

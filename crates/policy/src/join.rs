@@ -1,6 +1,7 @@
 //! Enumerates the ways in which a body holds, with goals ordered so that each has the bindings that it needs.
 
 use crate::compile::{Bindings, Goal, Pattern};
+use crate::effort::{more_steps, work};
 use crate::order::{Relations, Step};
 use crate::output::{GroundingStop, Sink, literal};
 use crate::relation::{Relation, Truth};
@@ -46,10 +47,10 @@ impl<'w> Join<'w> {
         found: Found<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         let Some((step, rest)) = steps.split_first() else { return found(self, bindings, body) };
-        self.sink.step()?;
+        self.sink.steps(step.steps)?;
         match step.goal {
             Goal::Atom(Sign::Plain, name, patterns) => {
-                self.atom(name, patterns, step.mask, rest, bindings, body, &mut *found)
+                self.atom((name, patterns), (step.mask, step.steps), rest, bindings, body, &mut *found)
             }
             Goal::Atom(sign, name, patterns) => {
                 let holds = self.literal(*sign, name, patterns, bindings)?;
@@ -92,12 +93,10 @@ impl<'w> Join<'w> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of a walk, handed on at each step")]
     fn atom(
         &mut self,
-        name: &str,
-        patterns: &[Pattern],
-        mask: u64,
+        (name, patterns): (&str, &[Pattern]),
+        (mask, steps): (u64, u64),
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
@@ -118,7 +117,7 @@ impl<'w> Join<'w> {
         }
         let mut given = Vec::new();
         for &place in relation.with(mask, &key) {
-            self.sink.step()?;
+            self.sink.steps(steps)?;
             if self.fits(relation.tuple(place), patterns, mask, bindings, &mut given)? {
                 let holds = match relation.truth(place) {
                     Truth::Certain => Holds::Always,
@@ -192,8 +191,9 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
     ) -> Result<Holds, GroundingStop> {
         let (mut given, mut possible) = (Vec::new(), Vec::new());
+        let steps = 1 + more_steps(work(patterns));
         for place in 0..u32::try_from(relation.len()).unwrap_or(u32::MAX) {
-            self.sink.step()?;
+            self.sink.steps(steps)?;
             let fits = self.fits(relation.tuple(place), patterns, 0, bindings, &mut given)?;
             given.drain(..).for_each(|slot| bindings[slot] = None);
             match relation.truth(place) {
@@ -245,8 +245,9 @@ impl<'w> Join<'w> {
         if let (Sign::Plain, "=") = (sign, operator) {
             for (one, other) in [(a, b), (b, a)] {
                 if let Pattern::Interval(from, to) = one {
+                    let steps = 1 + more_steps(work(std::slice::from_ref(other)));
                     for number in *from..=*to {
-                        self.sink.step()?;
+                        self.sink.steps(steps)?;
                         self.equal(&[other], Value::Number(number), rest, bindings, body, &mut *found)?;
                     }
                     return Ok(());
@@ -258,7 +259,7 @@ impl<'w> Join<'w> {
         let y = b.value(bindings, &mut self.sink.terms).map_err(&refused)?;
         match (x, y) {
             (Some(x), Some(y)) => {
-                let holds = compares(self.sink.terms.compare(x, y), operator) != (sign == Sign::Not);
+                let holds = self.compares(x, operator, y)? != (sign == Sign::Not);
                 if holds { self.each(rest, bindings, body, &mut *found) } else { Ok(()) }
             }
             (Some(value), None) if operator == "=" && sign == Sign::Plain => {
@@ -304,7 +305,9 @@ impl<'w> Join<'w> {
         body: &mut Vec<i32>,
     ) -> Result<bool, GroundingStop> {
         let mut cases: Vec<(Holds, Vec<i32>)> = Vec::new();
+        let steps = more_steps(goal.work());
         self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
+            join.sink.steps(steps)?;
             let holds = join.simple(goal, bindings)?;
             join.sink.keep(when.len() + 1)?;
             cases.push((holds, when.clone()));
@@ -340,13 +343,19 @@ impl<'w> Join<'w> {
                 let x = a.value(bindings, &mut self.sink.terms).map_err(&refused)?;
                 let y = b.value(bindings, &mut self.sink.terms).map_err(&refused)?;
                 let (Some(x), Some(y)) = (x, y) else { return Ok(Holds::Never) };
-                let holds = compares(self.sink.terms.compare(x, y), operator) != (*sign == Sign::Not);
+                let holds = self.compares(x, operator, y)? != (*sign == Sign::Not);
                 Ok(if holds { Holds::Always } else { Holds::Never })
             }
             Goal::ForAll(..) | Goal::Aggregate(_) => {
                 unreachable!("the parser lets only literals have a condition")
             }
         }
+    }
+
+    /// Whether two values satisfy a comparison; large terms count as several steps.
+    pub fn compares(&mut self, a: Value, operator: &str, b: Value) -> Result<bool, GroundingStop> {
+        self.sink.steps(self.sink.terms.steps_to_compare(a, b))?;
+        Ok(satisfies(self.sink.terms.compare(a, b), operator))
     }
 
     /// The tuples of a head: one, or one for each value of its intervals.
@@ -356,9 +365,13 @@ impl<'w> Join<'w> {
         bindings: &Bindings,
     ) -> Result<Vec<Vec<Value>>, GroundingStop> {
         let refused = self.sink.refused();
+        self.sink.steps(more_steps(work(patterns)))?;
         let mut tuples = vec![Vec::with_capacity(patterns.len())];
         for pattern in patterns {
             if let Pattern::Interval(from, to) = pattern {
+                // Counted first: two intervals make up to 10^8 tuples.
+                let width = (i64::from(*to) - i64::from(*from) + 1).max(0);
+                self.sink.keep(tuples.len().saturating_mul(usize::try_from(width).unwrap_or(usize::MAX)))?;
                 let wider = |tuple: Vec<Value>| {
                     (*from..=*to).map(move |number| {
                         let mut tuple = tuple.clone();
@@ -367,7 +380,6 @@ impl<'w> Join<'w> {
                     })
                 };
                 tuples = tuples.into_iter().flat_map(wider).collect();
-                self.sink.keep(tuples.len())?;
                 continue;
             }
             match pattern.value(bindings, &mut self.sink.terms).map_err(&refused)? {
@@ -381,7 +393,7 @@ impl<'w> Join<'w> {
 }
 
 /// Whether an ordering satisfies a comparison operator.
-pub(crate) fn compares(order: std::cmp::Ordering, operator: &str) -> bool {
+fn satisfies(order: std::cmp::Ordering, operator: &str) -> bool {
     match operator {
         "=" => order.is_eq(),
         "!=" => order.is_ne(),

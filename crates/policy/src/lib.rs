@@ -9,8 +9,10 @@
 mod aggregates;
 mod check;
 mod compile;
+mod components;
 mod derive;
 mod domains;
+mod effort;
 mod facts;
 mod fault;
 mod ground;

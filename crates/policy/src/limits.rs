@@ -15,7 +15,7 @@ pub(crate) const MAX_ELEMENTS: usize = 64;
 /// The maximum number of tokens of a statement.
 pub(crate) const MAX_TOKENS: usize = 2_000;
 
-/// The maximum number of statements with a body; their dependencies are compared in pairs.
+/// The maximum number of statements with a body.
 pub(crate) const MAX_RULES: usize = 500;
 
 /// The maximum number of statements without a body.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::compile::{Goal, Pattern};
+use crate::effort::{more_steps, ordering_steps};
 use crate::output::{GroundingStop, Sink};
 use crate::relation::Relation;
 use crate::syntax::Sign;
@@ -15,6 +16,8 @@ pub(crate) struct Step<'a> {
     pub goal: &'a Goal,
     /// Positions of its terms that are bound when it is evaluated.
     pub mask: u64,
+    /// The steps of evaluating it, or of matching it with one tuple.
+    pub steps: u64,
     /// The conditions inside it, ordered in the same way.
     pub inner: Vec<Vec<Step<'a>>>,
 }
@@ -27,6 +30,7 @@ pub(crate) fn order<'a>(
     needs: &[Vec<usize>],
     known: &mut [bool],
 ) -> Result<Vec<Step<'a>>, GroundingStop> {
+    sink.steps(ordering_steps(goals))?;
     let mut left: Vec<usize> = (0..goals.len()).collect();
     let mut steps = Vec::new();
     while !left.is_empty() {
@@ -50,7 +54,7 @@ pub(crate) fn order<'a>(
         for condition in conditions(goal) {
             inner.push(order_inside((&mut *relations, &mut *sink), condition, known)?);
         }
-        steps.push(Step { goal, mask, inner });
+        steps.push(Step { goal, mask, steps: 1 + more_steps(goal.work()), inner });
     }
     Ok(steps)
 }

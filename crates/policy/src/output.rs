@@ -10,9 +10,9 @@ use crate::term::{Refused, Terms, Value};
 /// Resource limits of grounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroundBudget {
-    /// Tuples visited.
+    /// Tuples visited; large terms count as several.
     pub steps: u64,
-    /// Tuples and literals stored.
+    /// Tuples, literals and computed terms stored.
     pub kept: u64,
 }
 
@@ -99,9 +99,13 @@ impl Sink {
         self.next - 1
     }
 
-    /// Counts one visited tuple.
-    pub fn step(&mut self) -> Result<(), GroundingStop> {
-        match self.budget.steps.checked_sub(1) {
+    /// Counts visited tuples and evaluated terms, and the terms that were stored since the last ones.
+    pub fn steps(&mut self, many: u64) -> Result<(), GroundingStop> {
+        let stored = self.terms.take_uncounted();
+        if stored > 0 {
+            self.keep(stored)?;
+        }
+        match self.budget.steps.checked_sub(many) {
             Some(left) => {
                 self.budget.steps = left;
                 Ok(())

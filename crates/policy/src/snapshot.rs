@@ -28,9 +28,9 @@ pub struct GroundSize {
     pub constraints: usize,
     /// Distinct tuples of weak constraints.
     pub penalties: usize,
-    /// Tuples visited.
+    /// Tuples visited; large terms count as several.
     pub steps: u64,
-    /// Tuples and literals stored.
+    /// Tuples, literals and computed terms stored.
     pub kept: u64,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Policy<'a> {
     pub fn of(snapshot: &'a Snapshot) -> Result<Option<Self>, JudgeError> {
         let Some(policy) = &snapshot.file().policy else { return Ok(None) };
         let Some(text) = &policy.program else { return Ok(None) };
-        match Program::parse(text) {
+        match Program::parse_joined(text) {
             Ok(program) => Ok(Some(Self { snapshot, name: &policy.name, program })),
             Err(faults) => {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();

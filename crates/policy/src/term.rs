@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::rc::Rc;
 
+use crate::effort::more_steps;
 use crate::limits::MAX_PARTS;
 
 /// A term: a number, or a handle into [`Terms`].
@@ -28,12 +30,22 @@ pub(crate) enum Shape {
 /// All interned terms.
 #[derive(Default)]
 pub(crate) struct Terms {
-    shapes: Vec<Shape>,
+    shapes: Vec<Rc<Shape>>,
     /// By shape: the number of its parts, itself included.
     parts: Vec<u32>,
+    /// By shape: the length of its text, in bytes without escapes.
+    lengths: Vec<u32>,
     /// A hash map that is never iterated.
-    places: HashMap<Shape, u32>,
+    places: HashMap<Rc<Shape>, u32>,
+    /// Computed terms with their arguments that were interned since this was last counted.
+    uncounted: usize,
 }
+
+/// The length of a name that counts as one more stored argument.
+const NAME_BYTES: usize = 128;
+/// The length of an instance's text that its tuple includes, and that counts as one more stored tuple.
+const INCLUDED_TEXT: usize = 256;
+const TEXT_BYTES: usize = 64;
 
 impl Terms {
     /// Interns a shape.
@@ -43,6 +55,8 @@ impl Terms {
         }
         let place = u32::try_from(self.shapes.len()).expect("the budget ends long before so many terms");
         self.parts.push(self.count_parts(&shape));
+        self.lengths.push(u32::try_from(self.measure(&shape)).unwrap_or(u32::MAX));
+        let shape = Rc::new(shape);
         self.shapes.push(shape.clone());
         self.places.insert(shape, place);
         Value::Kept(place)
@@ -53,8 +67,52 @@ impl Terms {
     /// # Errors
     /// [`Refused::Parts`] if it has too many parts: comparing and printing are recursive.
     pub fn function(&mut self, name: &str, values: Vec<Value>) -> Result<Value, Refused> {
+        let (known, size) = (self.shapes.len(), 1 + values.len() + name.len() / NAME_BYTES);
         let shape = Shape::Function(name.to_owned(), values);
-        if self.count_parts(&shape) > MAX_PARTS { Err(Refused::Parts) } else { Ok(self.keep(shape)) }
+        if self.count_parts(&shape) > MAX_PARTS {
+            return Err(Refused::Parts);
+        }
+        let value = self.keep(shape);
+        if self.shapes.len() > known {
+            self.uncounted += size;
+        }
+        Ok(value)
+    }
+
+    /// What computed terms stored since the last call, in tuples.
+    pub fn take_uncounted(&mut self) -> usize {
+        std::mem::take(&mut self.uncounted)
+    }
+
+    /// What the text of an instance stores beyond its tuple, in tuples: shared terms are written out.
+    pub fn stored_text(&self, tuple: &[Value]) -> usize {
+        let length: usize = tuple.iter().map(|value| self.length(*value)).sum();
+        length.saturating_sub(INCLUDED_TEXT) / TEXT_BYTES
+    }
+
+    /// The steps of comparing two values, beyond one.
+    pub fn steps_to_compare(&self, a: Value, b: Value) -> u64 {
+        let parts = |value: Value| match value {
+            Value::Kept(place) => self.parts[place as usize] as usize,
+            _ => 1,
+        };
+        if a == b { 0 } else { more_steps(parts(a).min(parts(b))) }
+    }
+
+    fn length(&self, value: Value) -> usize {
+        match value {
+            Value::Kept(place) => self.lengths[place as usize] as usize,
+            Value::Number(_) | Value::Least | Value::Largest => 8,
+        }
+    }
+
+    fn measure(&self, shape: &Shape) -> usize {
+        match shape {
+            Shape::Constant(text) | Shape::Text(text) => text.len() + 2,
+            Shape::Function(name, values) => {
+                name.len() + 2 + values.iter().map(|value| self.length(*value) + 1).sum::<usize>()
+            }
+        }
     }
 
     fn count_parts(&self, shape: &Shape) -> u32 {
@@ -99,7 +157,7 @@ impl Terms {
     /// The shape of a value; `None` for a number.
     pub fn shape(&self, value: Value) -> Option<&Shape> {
         match value {
-            Value::Kept(place) => self.shapes.get(place as usize),
+            Value::Kept(place) => self.shapes.get(place as usize).map(Rc::as_ref),
             Value::Least | Value::Number(_) | Value::Largest => None,
         }
     }

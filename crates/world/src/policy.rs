@@ -7,7 +7,7 @@ use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use placement::Strict;
-use placement::file::{ExchangeCost, Levels};
+use placement::file::{ExchangeCost, Levels, Policy as PolicyName};
 use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
@@ -217,31 +217,67 @@ impl Policy {
     /// All rules: the own program first, so that its line numbers stay, then the enforced ones.
     pub fn rules(&self) -> Option<String> {
         let own = self.program.iter().cloned();
-        let enforced = self.enforced.iter().map(|(name, program)| format!("% enforced: {name}\n{program}"));
+        let mark = PolicyName::FURTHER_PROGRAM;
+        let enforced = self.enforced.iter().map(|(name, program)| format!("{mark}{name}\n{program}"));
         let all: Vec<String> = own.chain(enforced).collect();
         (!all.is_empty()).then(|| all.join("\n"))
     }
 
-    /// Attributes a problem in the combined rules (`policy NAME line 7: …`) to one program and its own line number;
-    /// without a line it is this policy's.
+    /// Attributes a problem in the combined rules to one program and its own line number; without a line it is this policy's.
+    ///
+    /// A rule that fails in a snapshot is `policy NAME line 7: …`; what is wrong with the text is
+    /// `policy NAME: line 7 column 3: …; line 9 column 1: …`.
     pub fn locate_problem(&self, problem: &str) -> (&str, String) {
         let own = (self.name.as_str(), problem.to_owned());
-        let Some(rest) = problem.strip_prefix(&format!("policy {} line ", self.name)) else { return own };
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (line, rest) = rest.split_at(digits);
-        let Ok(line) = line.parse::<usize>() else { return own };
+        let faults: Vec<&str> = match problem.strip_prefix(&self.before_fault()) {
+            Some(faults) => faults.split("; line ").collect(),
+            None => problem.strip_prefix(&format!("policy {} line ", self.name)).into_iter().collect(),
+        };
+        let located = faults.iter().map(|fault| match self.locate_line(fault) {
+            Some((name, line, rest)) => (name, format!("policy {name} line {line}{rest}")),
+            None => (self.name.as_str(), format!("line {fault}")),
+        });
+        let (names, said): (Vec<&str>, Vec<String>) = located.unzip();
+        match (names.first(), faults.first().and_then(|first| self.locate_line(first))) {
+            (Some(name), Some(_)) => (name, said.join("; ")),
+            _ => own,
+        }
+    }
+
+    /// The policies whose newest version can be the cause of a problem in the combined rules: the one that it is attributed
+    /// to, and also the others if their texts, each of which is valid, do not go together.
+    pub fn suspects(&self, problem: &str) -> Vec<&str> {
+        let (blamed, _) = self.locate_problem(problem);
+        let all = [self.name.as_str()].into_iter().chain(self.enforced.iter().map(|(name, _)| name.as_str()));
+        let others = all.filter(|name| *name != blamed && problem.starts_with(&self.before_fault()));
+        [blamed].into_iter().chain(others).collect()
+    }
+
+    /// What precedes the line of a fault of the text.
+    fn before_fault(&self) -> String {
+        format!("policy {}: line ", self.name)
+    }
+
+    /// The program of a line of the combined rules, the line in that program, and the rest of the text after the number.
+    fn locate_line<'a>(&self, text: &'a str) -> Option<(&str, usize, &'a str)> {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (line, rest) = text.split_at(digits);
+        let line = line.parse::<usize>().ok()?;
         let lines = |program: &str| program.matches('\n').count() + 1;
         let mut before = self.program.as_deref().map_or(0, lines);
+        if line <= before {
+            return Some((&self.name, line, rest));
+        }
         for (name, program) in &self.enforced {
             // the line with its name comes first
             before += 1;
             let end = before + lines(program);
             if line > before && line <= end {
-                return (name, format!("policy {name} line {}{rest}", line - before));
+                return Some((name, line - before, rest));
             }
             before = end;
         }
-        own
+        None
     }
 
     /// Replaces policy names and line numbers of the combined rules in a text by those of the single programs.
@@ -401,8 +437,31 @@ mod tests {
                 "{text}"
             );
         }
-        for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: foreign"] {
+        let others = [
+            "policy fast: no line",
+            "policy fast line x",
+            "policy fast line 99: foreign",
+            "policy fast: line 99 column 1: foreign",
+        ];
+        for other in others {
             assert_eq!(policy.locate_problem(other), ("fast", other.to_owned()));
         }
+    }
+
+    /// Texts that are valid one by one and not together.
+    #[test]
+    fn faults_of_combined_rules_map_to_one_program_and_concern_all() {
+        let mut policy = Policy::builtin("fast");
+        policy.program = Some("p(1).\nq(1).".to_owned());
+        policy.enforced = vec![("rules".to_owned(), "r(1).\ns(1).".to_owned())];
+        let fault = "policy fast: line 5 column 3: a cycle; break it; line 2 column 1: another; line 4 column 7: this";
+        let expected = "policy rules line 2 column 3: a cycle; break it; policy fast line 2 column 1: another; policy rules line \
+                        1 column 7: this";
+        assert_eq!(policy.locate_problem(fault), ("rules", expected.to_owned()));
+        assert_eq!(policy.suspects(fault), ["rules", "fast"]);
+        assert_eq!(policy.suspects("policy fast: line 2 column 1: a cycle"), ["fast", "rules"]);
+        // A rule that is too expensive in a snapshot is its own policy's.
+        assert_eq!(policy.suspects("policy fast line 5: it takes too many steps"), ["rules"]);
+        assert_eq!(policy.suspects("policy fast line 2: it takes too many steps"), ["fast"]);
     }
 }

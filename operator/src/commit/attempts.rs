@@ -1,7 +1,10 @@
 //! The steps that bring a plan to its commit: wait, repair, judge, commit or give up.
 
-/// How often derived facts are computed before taking the lock; if the snapshot changes faster, they are computed under it.
+/// How often derived facts are computed before taking the lock; if the snapshot changes faster, they are computed under it if
+/// that takes little time.
 const MAX_AHEAD: u32 = 2;
+/// After how many such changes a plan whose facts take long is given up.
+const MAX_MISSED: u32 = 5;
 /// How often a plan is repaired or judged again before it is given up.
 const MAX_WORK: u32 = 5;
 
@@ -51,14 +54,18 @@ impl CommitAttempts {
         Self { repairs: MAX_WORK, may_follow_policy: true, has_waited: false, missed: 0, worked: 0 }
     }
 
-    /// Whether the snapshot changes faster than derived facts can be computed ahead.
-    pub fn derive_under_lock(&self) -> bool {
-        self.missed >= MAX_AHEAD
+    /// Whether derived facts are computed under the lock: the snapshot changes faster than they can be computed ahead, and
+    /// they take little time.
+    pub fn derive_under_lock(&self, is_quick: bool) -> bool {
+        is_quick && self.missed >= MAX_AHEAD
     }
 
-    /// The snapshot changed after the derived facts were computed.
-    pub fn missed(&mut self) {
+    /// The snapshot changed after the derived facts were computed. Whether that may happen once more; otherwise the plan is
+    /// given up.
+    #[must_use]
+    pub fn missed(&mut self) -> bool {
         self.missed += 1;
+        self.missed < MAX_MISSED
     }
 
     /// Only a search can place the conflicting actors.
@@ -102,15 +109,20 @@ impl CommitAttempts {
 mod tests {
     use super::*;
 
-    /// The steps after a row of checks: `m` snapshot changed, `s` feasible as judged, `l` other facts, `c` infeasible,
-    /// `p` partly feasible, `n` infeasible and not repairable. `f` where facts are derived under the lock.
+    /// The steps after a row of checks: `m` snapshot changed, `M` the same with facts that take long, `s` feasible as judged,
+    /// `l` other facts, `c` infeasible, `p` partly feasible, `n` infeasible and not repairable. `f` where facts are derived
+    /// under the lock.
     fn done(checks: &str) -> String {
         let mut attempts = CommitAttempts::new();
         let mut done = String::new();
         for check in checks.chars() {
-            if check == 'm' {
-                done.push(if attempts.derive_under_lock() { 'f' } else { '-' });
-                attempts.missed();
+            if matches!(check, 'm' | 'M') {
+                let is_under_lock = attempts.derive_under_lock(check == 'm');
+                done.push(match (is_under_lock, attempts.missed()) {
+                    (true, _) => 'f',
+                    (false, true) => '-',
+                    (false, false) => '!',
+                });
                 continue;
             }
             let next = attempts.next(match check {
@@ -151,6 +163,10 @@ mod tests {
             ("ccccccl", "WMMMMMC"),
             // After two misses the facts are derived under the lock, and ahead once more after a wait.
             ("mmmmcmmmcs", "--ffW-ffMC"),
+            // Facts that take long are never derived under the lock.
+            ("MMMMM", "----!"),
+            ("MMMcMMMcs", "---W---MC"),
+            ("MMm", "--f"),
         ] {
             assert_eq!(done(checks), expected, "{checks}");
         }

@@ -24,6 +24,9 @@ const REPAIR_STRATEGY: &str = "greedy";
 /// How long a conflicting plan waits for others in repair, which take some tenths of a second each. Afterwards it may be
 /// overtaken once more.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest that deriving a policy's facts may have taken for them to be derived again under the lock, where all other
+/// commits wait.
+const QUICK_DERIVATION: Duration = Duration::from_millis(500);
 
 /// A plan that clingo judged, with its snapshot.
 pub struct Revalidation<'a> {
@@ -41,6 +44,8 @@ pub struct Revalidation<'a> {
 struct Ahead {
     digest: String,
     derived: Derived,
+    /// How long it took to derive them.
+    took: Duration,
 }
 
 /// What changed in a plan before its commit.
@@ -108,8 +113,9 @@ impl<'a> Revalidation<'a> {
     /// committed; nothing if the cluster changes too fast.
     ///
     /// Under the lock the plan is only checked, unless others commit faster than the policy can be grounded; then its facts are
-    /// derived there, too. Conflicts are repaired, and changed plans judged, without the lock; the result is the plan that is
-    /// checked next. A feasible plan is judged once more if the policy's facts changed.
+    /// derived there, too, if that takes little time, and the plan is given up otherwise. Conflicts are repaired, and changed plans judged, without the lock; the result is the plan that is
+    /// checked next. A feasible plan is judged once more if the policy's facts changed. All judgements together have the policy's
+    /// wall budget.
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
@@ -119,15 +125,22 @@ impl<'a> Revalidation<'a> {
         let known = self.planned_world().await?;
         let mut candidate = Candidate { known, plan: self.plan.clone(), change: Change::None };
         let (mut attempts, mut repair_lock) = (CommitAttempts::new(), None);
+        let mut time_to_judge = Duration::from_millis(self.policy.wall_milliseconds);
+        let mut took: Option<Duration> = None;
         loop {
-            let derive_under_lock = attempts.derive_under_lock();
+            let is_quick = took.is_some_and(|took| took <= QUICK_DERIVATION);
+            let derive_under_lock = attempts.derive_under_lock(is_quick);
             let ahead = if derive_under_lock { None } else { self.derive_ahead(&candidate).await? };
+            took = ahead.as_ref().map(|ahead| ahead.took).or(took);
             let lock = self.ctx.commit_locks.commit.lock().await;
             let Some(Rechecked { known, verdict, recheck }) =
                 self.under_lock(&candidate, ahead, derive_under_lock).await?
             else {
-                attempts.missed();
-                continue;
+                drop(lock);
+                if attempts.missed() {
+                    continue;
+                }
+                return Ok(None);
             };
             let next = attempts.next(recheck);
             if next == Next::Commit {
@@ -153,7 +166,7 @@ impl<'a> Revalidation<'a> {
                 (Next::Judge, Verdict::Partial(plan)) => (*plan, Change::Partial),
                 (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
             };
-            let plan = self.judged(&known, plan).await?;
+            let plan = self.judged(&known, plan, &mut time_to_judge).await?;
             candidate = Candidate { known, plan, change };
         }
     }
@@ -171,11 +184,15 @@ impl<'a> Revalidation<'a> {
         task.await.map_err(|e| Error::Search(e.to_string()))
     }
 
-    /// The plan as clingo judges it in this snapshot.
-    async fn judged(&self, known: &DerivedWorld, plan: Plan) -> Result<Plan, Error> {
+    /// The plan as clingo judges it in this snapshot, in the time that is left.
+    async fn judged(&self, known: &DerivedWorld, plan: Plan, left: &mut Duration) -> Result<Plan, Error> {
+        let (begun, most) = (Instant::now(), *left);
+        let judge = judge(self.policy).until(Arc::new(move || most.saturating_sub(begun.elapsed())));
         // The holder of the repair lock does not queue for a permit.
-        let by = (judge(self.policy), &Semaphore::new(1));
-        judge_plan(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await
+        let by = (judge, &Semaphore::new(1));
+        let judged = judge_plan(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await;
+        *left = most.saturating_sub(begun.elapsed());
+        judged
     }
 
     /// The plan with conflicting actors placed again in the latest snapshot; nothing if that needs a search. It ends before
@@ -211,7 +228,9 @@ impl<'a> Revalidation<'a> {
         if digest == candidate.known.world.digest() {
             return Ok(None);
         }
-        Ok(Some(Ahead { digest, derived: self.derived(world).await? }))
+        let begun = Instant::now();
+        let derived = self.derived(world).await?;
+        Ok(Some(Ahead { digest, derived, took: begun.elapsed() }))
     }
 
     /// Facts that the policy derives of a snapshot.

@@ -8,7 +8,6 @@ use control::{KeepRunning, PlanReason, ResumeSearch, Verdict};
 use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
 use futures::FutureExt as _;
-use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::Purpose;
@@ -22,11 +21,12 @@ use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observ
 use crate::plan::runtime_requests;
 use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare};
 use crate::plan::share::share;
+use crate::plan::withdraw::withdraw;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::runtime::metrics::OVERTAKEN;
-use crate::status::report::{Outcome, event};
+use crate::status::report::Outcome;
 
 /// After this many overtaken plans the feasible part of the next one is committed.
 const MAX_OVERTAKEN: u32 = 3;
@@ -50,13 +50,7 @@ pub async fn decide(
         outcome.policy_problem = problem.map(|problem| ctx.policies.instead_of_refused(&problem));
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
-                // An earlier version that is known to work is in force again.
-                let (name, problem) = policy.locate_problem(&problem);
-                let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
-                    return Err(Error::Policy(problem));
-                };
-                let note = ctx.policies.instead_of_refused(&refused);
-                ctx.emit_event(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
+                withdraw(&policy, &problem, application, ctx).await?;
             }
             other => return other,
         }

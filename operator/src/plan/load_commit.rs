@@ -1,6 +1,7 @@
 //! Commits moves that measured load justifies.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use control::{PlanReason, Verdict};
 use world::{LoadRule, MeasuredDemand};
@@ -27,8 +28,10 @@ pub async fn commit_moves(
     let SearchedLoad { world, derived, plan, judgement, .. } = found;
     let Some((moves, _)) = judgement.pays() else { return Ok(false) };
     let (moves, choice) = (moves.clone(), LoadRule::from(*rule).windows());
-    let judge = judge(policy);
+    let (judge, wall) = (judge(policy), Duration::from_millis(policy.wall_milliseconds));
     let planned = run_blocking(&ctx.snapshot_permits, move || {
+        let begun = Instant::now();
+        let judge = judge.until(Arc::new(move || wall.saturating_sub(begun.elapsed())));
         let plan = moves.only(&derived, plan);
         Ok(plan.judged_again(&derived, &judge))
     });

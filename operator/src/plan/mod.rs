@@ -18,3 +18,4 @@ pub mod policy_versions;
 pub mod runtime_requests;
 pub mod searches;
 pub mod share;
+pub mod withdraw;

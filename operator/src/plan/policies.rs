@@ -8,6 +8,7 @@ use crds::labels;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use tokio::sync::Notify;
 use world::{PROGRAM, Policy, PolicyError};
 
@@ -19,6 +20,8 @@ use crate::plan::policy_versions::{self, KeptVersion, Text, check_program};
 struct Known {
     /// The uid of its ConfigMap; absent if only versions kept in the cluster are known.
     uid: Option<String>,
+    /// The namespace of its ConfigMap.
+    namespace: Option<String>,
     /// The last valid version, with its text unless that is unknown.
     good: Option<(Policy, Option<Text>)>,
     /// The last version that a plan was made with, so its program can be grounded in this cluster.
@@ -86,6 +89,7 @@ impl Policies {
         let mut all = self.lock();
         let known = all.entry(config_map.name_any()).or_default();
         known.uid = Some(config_map.uid().unwrap_or_default());
+        known.namespace = config_map.namespace();
         known.namespaces = Policy::namespaces(config_map);
         known.enforced = Policy::is_enforced(config_map);
         match read {
@@ -171,6 +175,14 @@ impl Policies {
         let problem = PolicyError { name: name.to_owned(), place: PROGRAM.to_owned(), problem };
         (known.good, known.problem) = (Some((earlier, None)), Some(problem.clone()));
         Some(problem)
+    }
+
+    /// The ConfigMap of a policy, by name and uid.
+    pub fn config_map(&self, name: &str) -> Option<ConfigMap> {
+        let known = self.lock().get(name)?.clone();
+        let (name, uid) = (Some(name.to_owned()), Some(known.uid?));
+        let metadata = ObjectMeta { name, uid, namespace: known.namespace, ..ObjectMeta::default() };
+        Some(ConfigMap { metadata, ..ConfigMap::default() })
     }
 
     /// Drops all other policies.

@@ -1,6 +1,7 @@
 //! Bounded run of the fuzz target of policies over its corpus and over hostile ConfigMaps; `cargo fuzz` runs without end.
 
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 
 #[path = "../../../../fuzz/policy.rs"]
@@ -8,6 +9,12 @@ mod harness;
 
 /// A thread of the operator's runtime has four times as much.
 const STACK: usize = 512 << 10;
+
+/// The address space of the process that reads hostile texts, in KiB.
+const MEMORY: &str = "2097152";
+
+/// Set in that process.
+const IS_LIMITED: &str = "CAIRN_TEST_MEMORY_IS_LIMITED";
 
 fn on_a_small_stack(texts: Vec<String>) {
     let read = move || texts.iter().for_each(|text| harness::policy(text.as_bytes()));
@@ -23,7 +30,7 @@ fn corpus() -> Vec<String> {
 }
 
 /// What a program can be made of, often enough to fill it.
-const PIECES: [(&str, &str, &str); 14] = [
+const PIECES: [(&str, &str, &str); 17] = [
     ("p(", "1+", "1)."),
     (":- X = ", "1*", "1, X > 0."),
     ("p(", "f(", "1"),
@@ -36,6 +43,9 @@ const PIECES: [(&str, &str, &str); 14] = [
     ("q. ", "p :- q. ", ""),
     ("", "q.", ""),
     ("", "p(1..10000).", ""),
+    ("", "p(1..10000,1..10000).", ""),
+    ("", ":- X = 1..10000, Y = 1..10000, f(X,Y) = g(X,Y).", ""),
+    ("", "a :- a.", ""),
     ("forbid(A,U) :- actor(A), cu(U)", ", not fixed(A)", "."),
     (":- ", "run_on(_,_), ", "run_on(_,_)."),
 ];
@@ -56,7 +66,19 @@ fn no_policy_of_the_corpus_causes_a_panic() {
 }
 
 #[test]
-fn no_hostile_policy_exceeds_its_stack() {
+fn no_hostile_policy_exceeds_its_stack_or_memory() {
+    if std::env::var_os(IS_LIMITED).is_none() {
+        let limited = Command::new("sh")
+            .args(["-c", &format!("ulimit -v {MEMORY} && exec \"$0\" \"$@\"")])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "corpus::no_hostile_policy_exceeds_its_stack_or_memory"])
+            .env(IS_LIMITED, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&limited.stdout);
+        assert!(limited.status.success() && said.contains("1 passed"), "{limited:?}");
+        return;
+    }
     let repeated = |key: &'static str, (before, piece, after): (&str, &str, &str)| {
         let all = [1, 49, 50, 63, 1_000, (64 << 10) / piece.len() - 16, (1 << 20) / piece.len()];
         let text = |times: usize| format!("## {key}\n{before}{}{after}\n", piece.repeat(times));

@@ -330,6 +330,11 @@ pub struct Policy {
     pub program: Option<String>,
 }
 
+impl Policy {
+    /// The start of the line before each further program that is joined to the text.
+    pub const FURTHER_PROGRAM: &str = "% enforced: ";
+}
+
 /// A level: one criterion, or several that are summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Levels {

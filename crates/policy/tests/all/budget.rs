@@ -4,7 +4,7 @@ use placement::Snapshot;
 use policy::{GroundBudget, Policy};
 
 /// A world with a program: any of the actors may be on any of the units.
-fn world(actors: usize, units: usize, program: &str) -> Snapshot {
+pub fn world(actors: usize, units: usize, program: &str) -> Snapshot {
     let unit = |at| format!(r#"{{"id":"u{at}","kind":"cpu","node":"n","capacity":9}}"#);
     let actor = |at| format!(r#"{{"id":"shop/app/a{at}","runsOn":{{"cpu":1}}}}"#);
     let text = format!(
@@ -16,7 +16,7 @@ fn world(actors: usize, units: usize, program: &str) -> Snapshot {
     Snapshot::read(&text).unwrap()
 }
 
-fn problem(snapshot: &Snapshot, budget: GroundBudget) -> String {
+pub fn problem(snapshot: &Snapshot, budget: GroundBudget) -> String {
     Policy::of(snapshot).unwrap().unwrap().derive(budget).unwrap_err().to_string()
 }
 
