@@ -1,6 +1,7 @@
 //! The snapshot file: its format, strict reading, and validation.
 
 pub(crate) mod constraint;
+pub(crate) mod constraint_fields;
 pub(crate) mod foreign_actors;
 pub(crate) mod format;
 pub(crate) mod levels;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::file::constraint_fields::FieldError;
 use crate::file::foreign_actors;
 use crate::file::format::SnapshotFile;
 use crate::file::validation::{check, check_pairs};
@@ -20,7 +21,8 @@ impl Snapshot {
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
         let file: SnapshotFile = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|e| {
-            SnapshotError::new(whole_if_empty(&e.path().to_string()), plain(&e.inner().to_string()))
+            let (path, problem) = FieldError::locate(&e.path().to_string(), &e.inner().to_string());
+            SnapshotError::new(whole_if_empty(&path), plain(&problem))
         })?;
         reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
         Self::new(file)
