@@ -6,6 +6,7 @@ pub(crate) mod foreign_actors;
 pub(crate) mod format;
 pub(crate) mod levels;
 pub(crate) mod names;
+pub(crate) mod node_zones;
 pub(crate) mod read;
 pub(crate) mod strict;
 pub(crate) mod validation;

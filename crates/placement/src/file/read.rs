@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::file::constraint_fields::FieldError;
 use crate::file::foreign_actors;
 use crate::file::format::SnapshotFile;
+use crate::file::node_zones;
 use crate::file::validation::{check, check_pairs};
 use crate::problem::channels::{Channels, MOST_PAIRS};
 use crate::problem::dense::Problem;
@@ -70,6 +71,7 @@ impl Snapshot {
     ) -> Result<Self, SnapshotError> {
         let is_made = known.is_some();
         foreign_actors::list(&mut file)?;
+        node_zones::fill(&mut file);
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         channels::check(&file)?;
