@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crds::{ActorApplication, Assignment, Placement, PlacementSpec, StartPolicy};
 use jiff::Timestamp;
+use kube::Resource as _;
 use placement::file::Levels;
 use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
 use portfolio::Purpose;
@@ -68,8 +69,10 @@ fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Re
     if let Some(given) = given {
         given.check_for_snapshot()?;
     }
-    if let Some(given) = given.filter(|given| given.policy.program.is_some()) {
-        snapshot = with_program(&snapshot, &given.policy).map_err(invalid)?;
+    if let Some(given) = given {
+        let own = snapshot.file().policy.as_ref().and_then(|policy| policy.program.as_deref());
+        let policy = given.with_enforced(&Policy::enforced_in(own.unwrap_or_default()));
+        snapshot = with_program(&snapshot, &policy).map_err(invalid)?;
     }
     let of_policy = given.filter(|given| given.sets("objectives")).map(|given| &given.policy.objectives);
     if let Some(levels) = args.search.objectives.as_ref().or(of_policy) {
@@ -124,10 +127,10 @@ fn pair_limit_note(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// The snapshot with the program of another policy.
+/// The snapshot with the name and rules of another policy.
 pub fn with_program(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, SnapshotError> {
     let mut file = snapshot.file().clone();
-    let (name, program) = (policy.name.clone(), policy.program.clone());
+    let (name, program) = (policy.name.clone(), policy.rules());
     file.policy = Some(placement::file::Policy { name, program });
     Snapshot::new(file)
 }
@@ -213,19 +216,25 @@ pub fn snapshot_of(
 ) -> Result<(world::AssembledSnapshot, Policy, Vec<String>), CliError> {
     let invalid = |source| CliError::World { application: key.clone(), source };
     let on_files = !args.input.files.is_empty();
+    let is_program = given.is_some_and(|given| given.is_program);
     let (mut policy, note) = match (given, objects.application(key)) {
-        // A program without parameters keeps the parameters of the application's policy.
-        (Some(given), Some(application)) if given.is_program => {
-            let default = &args.input.default_policy;
-            let (own, note) = policy::of_application(objects, application, default, on_files)?;
-            (Policy { program: given.policy.program.clone(), ..own }, note)
+        (Some(given), Some(application)) => {
+            let enforced = policy::enforced(objects, application)?;
+            let given = given.with_enforced(&enforced);
+            if is_program {
+                // A program without parameters keeps the parameters of the application's policy.
+                let default = &args.input.default_policy;
+                let (own, note) = policy::of_application(objects, application, default, on_files)?;
+                (Policy { program: given.program, enforced: given.enforced, ..own }, note)
+            } else {
+                (given, None)
+            }
         }
-        (Some(given), _) => (given.policy.clone(), None),
         (None, Some(application)) => {
             policy::of_application(objects, application, &args.input.default_policy, on_files)?
         }
         // `world::snapshot` returns an error that lists the existing applications.
-        (None, None) => (Policy::builtin("throughput"), None),
+        (_, None) => (Policy::builtin("throughput"), None),
     };
     if let Some(levels) = &args.search.objectives {
         policy.objectives = levels.clone();
@@ -308,7 +317,11 @@ fn record_placement(objects: &mut Objects, key: &ApplicationKey, decision: &Deci
         ..PlacementSpec::default()
     };
     let mut placement = Placement::new(&key.name, spec);
-    placement.metadata.namespace = Some(key.namespace.clone());
+    // The index accepts only a Placement that the application controls: with its uid, and in its namespace as the file has it.
+    if let Some(application) = objects.application(key) {
+        placement.metadata.namespace.clone_from(&application.metadata.namespace);
+        placement.metadata.owner_references = application.controller_owner_ref(&()).map(|owner| vec![owner]);
+    }
     let earlier = objects.placement(key).cloned();
     objects.placements.retain(|other| earlier.as_ref().is_none_or(|earlier| !Arc::ptr_eq(earlier, other)));
     objects.placements.push(Arc::new(placement));

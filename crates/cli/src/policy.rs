@@ -1,6 +1,7 @@
 //! Policies from objects and files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,7 +10,7 @@ use placement::Strict;
 use policy::Program;
 use serde::Deserialize as _;
 use serde_json::Value;
-use world::{Objects, Policy};
+use world::{ApplicationKey, Objects, Policy};
 
 use crate::error::CliError;
 use crate::read;
@@ -27,6 +28,8 @@ pub struct PolicyFile {
     set: Vec<String>,
     /// Whether the file contains only a program.
     pub is_program: bool,
+    /// Whether the file is the `ConfigMap` of an enforced policy.
+    is_enforced: bool,
 }
 
 impl PolicyFile {
@@ -50,7 +53,13 @@ impl PolicyFile {
         if path.extension().is_some_and(|end| end == "lp") {
             let name = path.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
             let policy = Policy { program: Some(text), ..Policy::builtin(&name) };
-            return Ok(Self { file: path.to_owned(), policy, set: Vec::new(), is_program: true });
+            return Ok(Self {
+                file: path.to_owned(),
+                policy,
+                set: Vec::new(),
+                is_program: true,
+                is_enforced: false,
+            });
         }
         let invalid = |problem: String| CliError::PolicyFile { file: file.clone(), problem };
         let mut documents = serde_yaml::Deserializer::from_str(&text);
@@ -59,13 +68,14 @@ impl PolicyFile {
         if documents.any(|document| !Value::deserialize(document).is_ok_and(|value| value.is_null())) {
             return Err(invalid("contains several documents; a policy is a single document".to_owned()));
         }
-        let (policy, parameters) = if value.get("kind").is_some() {
+        let (policy, parameters, is_enforced) = if value.get("kind").is_some() {
             let config_map: ConfigMap = serde_json::from_value(value).map_err(|error| {
                 invalid(format!("invalid ConfigMap: {error}; pass a ConfigMap or a policy.yaml"))
             })?;
             let policy = Policy::read(&config_map).map_err(|error| invalid(error.to_string()))?;
+            let is_enforced = Policy::is_enforced(&config_map);
             let text = config_map.data.and_then(|data| data.get("policy.yaml").cloned()).unwrap_or_default();
-            (policy, serde_yaml::from_str(&text).unwrap_or_default())
+            (policy, serde_yaml::from_str(&text).unwrap_or_default(), is_enforced)
         } else {
             let name = path.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
             let policy = Policy::parse(&name, &text).map_err(|error| {
@@ -74,10 +84,10 @@ impl PolicyFile {
                 let separator = if place.is_empty() { "" } else { ": " };
                 invalid(format!("{place}{separator}{}", error.problem))
             })?;
-            (policy, value)
+            (policy, value, false)
         };
         let set = parameters.as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default();
-        Ok(Self { file: path.to_owned(), policy, set, is_program: false })
+        Ok(Self { file: path.to_owned(), policy, set, is_program: false, is_enforced })
     }
 
     /// The name of the file in messages.
@@ -88,6 +98,14 @@ impl PolicyFile {
     /// Whether the file sets a parameter.
     pub fn sets(&self, parameter: &str) -> bool {
         self.set.iter().any(|set| set == parameter)
+    }
+
+    /// The policy, combined with enforced policies. An enforced policy in the file replaces its earlier version.
+    pub fn with_enforced(&self, enforced: &[Policy]) -> Policy {
+        let is_replaced = |other: &&Policy| self.is_enforced && other.name == self.policy.name;
+        let enforced = enforced.iter().filter(|other| !is_replaced(other));
+        let programs = enforced.filter_map(|other| Some((other.name.clone(), other.program.clone()?)));
+        Policy { enforced: programs.collect(), ..self.policy.clone() }
     }
 
     /// Rejects parameters that are already applied in the numbers of a snapshot.
@@ -102,21 +120,20 @@ impl PolicyFile {
     }
 }
 
-/// The policy, combined with the policies that are enforced for the application.
-fn with_enforced(
-    objects: &Objects,
-    application: &ActorApplication,
-    policy: Policy,
-) -> Result<Policy, CliError> {
-    let namespace = world::ApplicationKey::of(application).namespace;
-    let applies = |config_map: &&std::sync::Arc<ConfigMap>| {
-        let namespaces = Policy::namespaces(config_map);
-        Policy::is_enforced(config_map) && namespaces.is_none_or(|list| list.contains(&namespace))
-    };
+/// The policies that are enforced for the application, by name.
+pub fn enforced(objects: &Objects, application: &ActorApplication) -> Result<Vec<Policy>, CliError> {
+    let namespace = ApplicationKey::of(application).namespace;
+    let applies =
+        |config_map: &&Arc<ConfigMap>| Policy::is_enforced(config_map) && is_for(config_map, &namespace);
     let mut all: Vec<Policy> =
         objects.policies.iter().filter(applies).map(|it| Policy::read(it)).collect::<Result<_, _>>()?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(policy.with_enforced(&all))
+    Ok(all)
+}
+
+/// Whether applications of a namespace may use a policy.
+fn is_for(config_map: &ConfigMap, namespace: &str) -> bool {
+    Policy::namespaces(config_map).is_none_or(|list| list.contains(namespace))
 }
 
 /// The policy of an application, with an optional note.
@@ -127,21 +144,26 @@ pub fn of_application(
     on_files: bool,
 ) -> Result<(Policy, Option<String>), CliError> {
     let name = application.spec.policy.as_deref().unwrap_or(default);
-    let mut known: Vec<String> = objects.policies.iter().map(|policy| policy.name_any()).collect();
-    known.sort_unstable();
+    let key = ApplicationKey::of(application);
     match objects.policies.iter().find(|policy| policy.name_any() == name) {
-        Some(found) => Ok((with_enforced(objects, application, Policy::read(found)?)?, None)),
+        Some(found) if !is_for(found, &key.namespace) => Err(CliError::Usage(format!(
+            "{key}: policy {name} is not available in namespace {}; choose another one, or ask an administrator to add the namespace \
+             to its annotation {}",
+            key.namespace,
+            crds::labels::NAMESPACES
+        ))),
+        Some(found) => Ok((Policy::read(found)?.with_enforced(&enforced(objects, application)?), None)),
         // Manifests of an application and nodes are sufficient.
-        None if on_files && known.is_empty() => {
+        None if on_files && objects.policies.is_empty() => {
             let note = format!("policy {name} is not in the files: using the built-in defaults");
             Ok((Policy::builtin(name), Some(note)))
         }
         None => {
+            let available = objects.policies.iter().filter(|policy| is_for(policy, &key.namespace));
+            let mut known: Vec<String> = available.map(|policy| policy.name_any()).collect();
+            known.sort_unstable();
             let known = if known.is_empty() { "(none)".to_owned() } else { known.join(", ") };
-            let application = world::ApplicationKey::of(application);
-            Err(CliError::Usage(format!(
-                "{application}: policy {name} does not exist; existing policies: {known}"
-            )))
+            Err(CliError::Usage(format!("{key}: policy {name} does not exist; existing policies: {known}")))
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use placement::file::Levels;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
 use serde::Serialize;
@@ -24,12 +23,11 @@ pub struct PlanReport {
     objective: OrderedMap,
     bound: OrderedMap,
     optimal: bool,
+    /// The levels, highest priority first; those that `adaptive` objectives chose.
+    levels: Vec<String>,
     /// Absent without a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_percent: Option<i64>,
-    /// The chosen levels with `adaptive` objectives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    levels: Option<Vec<String>>,
     strategy: &'static str,
     stage: &'static str,
     found_by: &'static str,
@@ -120,8 +118,8 @@ impl PlanReport {
             objective: objective(snapshot, &plan.cost),
             bound: bound(snapshot, plan),
             optimal: plan.optimal,
+            levels: keys(snapshot).collect(),
             gap_percent: plan.gap_percent(snapshot),
-            levels: (snapshot.file().objectives == Levels::Adaptive).then(|| keys(snapshot).collect()),
             strategy: plan.strategy,
             stage: plan.stage.into(),
             found_by: plan.found_by.into(),

@@ -1,5 +1,6 @@
 //! A checked and indexed snapshot; immutable.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -7,6 +8,7 @@ use crate::checker::index::CheckerIndex;
 use crate::evaluation::objectives::Objectives;
 use crate::file::foreign_actors;
 use crate::file::format::{Scope, SnapshotFile};
+use crate::file::node_zones;
 use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
 use crate::problem::dense::{Edge, Implementation, PowerCap, Problem};
 use crate::rules::circuit::RuleCircuit;
@@ -74,12 +76,14 @@ impl Snapshot {
 
     /// The file's text: one line of JSON that [`Snapshot::read`] reads back unchanged.
     pub fn write(&self) -> String {
-        let written = if self.file.summed_up.is_empty() {
-            serde_json::to_string(&self.file)
-        } else {
-            serde_json::to_string(&foreign_actors::summed(&self.file))
-        };
-        written.expect("plain data with text keys always serializes")
+        let mut file = Cow::Borrowed(&self.file);
+        if !file.summed_up.is_empty() {
+            file = Cow::Owned(foreign_actors::summed(&file));
+        }
+        if !file.zones_of_nodes.is_empty() {
+            node_zones::remove(file.to_mut());
+        }
+        serde_json::to_string(file.as_ref()).expect("plain data with text keys always serializes")
     }
 
     /// The plain data.

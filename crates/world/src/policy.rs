@@ -27,6 +27,9 @@ const MAX_PARAMETERS: usize = 16 << 10;
 /// The longest budget of one plan: a search occupies a solver slot that others wait for.
 const LONGEST_WALL: i128 = 3600 * 1_000_000;
 
+/// Marks the program of an enforced policy in combined rules; the policy's name follows.
+const ENFORCED_MARK: &str = "% enforced: ";
+
 /// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -221,6 +224,17 @@ impl Policy {
         let enforced = self.enforced.iter().map(|(name, program)| format!("{mark}{name}\n{program}"));
         let all: Vec<String> = own.chain(enforced).collect();
         (!all.is_empty()).then(|| all.join("\n"))
+    }
+
+    /// The enforced policies in combined rules, as [`Self::rules`] marks them, with default parameters.
+    pub fn enforced_in(rules: &str) -> Vec<Self> {
+        let (text, mark) = (format!("\n{rules}"), format!("\n{PolicyName::FURTHER_PROGRAM}"));
+        let parts = text.split(&mark).skip(1);
+        let read = |part: &str| {
+            let (name, program) = part.split_once('\n').unwrap_or((part, ""));
+            Self { program: Some(program.to_owned()), ..Self::builtin(name) }
+        };
+        parts.map(read).collect()
     }
 
     /// Attributes a problem in the combined rules to one program and its own line number; without a line it is this policy's.
@@ -437,6 +451,12 @@ mod tests {
                 "{text}"
             );
         }
+        let read: Vec<(String, String)> =
+            Policy::enforced_in(&rules).into_iter().map(|it| (it.name, it.program.unwrap())).collect();
+        assert_eq!(read, policy.enforced);
+        policy.program = None;
+        assert_eq!(Policy::enforced_in(&policy.rules().unwrap()).len(), 2);
+        assert_eq!(Policy::enforced_in("p(1). % enforced: no\n"), []);
         let others = [
             "policy fast: no line",
             "policy fast line x",

@@ -7,6 +7,7 @@ mod cluster;
 mod corpus;
 mod load;
 mod manifests;
+mod policies;
 mod reference;
 mod snapshots;
 mod status;

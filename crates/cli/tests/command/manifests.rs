@@ -122,6 +122,50 @@ fn applications_are_planned_in_order_of_their_names() {
 }
 
 #[test]
+fn applications_see_the_decisions_of_those_before_them_with_uids_and_without_namespaces() {
+    // The example nodes have two GPUs; `a` has a decision without them.
+    let application = |name: &str, metadata: &str, replicas: u8| {
+        format!(
+            "apiVersion: cairn.dev/v1alpha1\nkind: ActorApplication\nmetadata: {{name: {name}{metadata}}}\nspec:\n  actors:\n  \
+             - name: infer\n    replicas: {replicas}\n    implementations:\n    \
+             - {{kind: gpu, serviceTime: 3ms, template: {{spec: {{containers: [{{name: actor, image: infer}}]}}}}}}\n---\n"
+        )
+    };
+    let owner =
+        "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: a, uid: ua, controller: true}";
+    let placement = |metadata: &str| {
+        format!(
+            "apiVersion: cairn.dev/v1alpha1\nkind: Placement\nmetadata: {{name: a{metadata}}}\nspec: {{application: a, \
+             applicationGeneration: 1, policy: throughput, snapshotDigest: x, strategy: asp, seed: 1, effort: 1}}\n"
+        )
+    };
+    for (a, b, decided) in [
+        (
+            ", namespace: vision, uid: ua",
+            ", namespace: vision, uid: ub",
+            format!(", namespace: vision, ownerReferences: [{owner}]"),
+        ),
+        ("", "", String::new()),
+        (", uid: ua", ", uid: ub", format!(", ownerReferences: [{owner}]")),
+        (", namespace: default", "", ", namespace: default".to_owned()),
+    ] {
+        let both = [application("a", a, 2), application("b", b, 1), placement(&decided)].concat();
+        let file = File::new("both.yaml", &both);
+        let ran = cairn(
+            &[&CLUSTER[..5], &["-f", file.path(), "--strategy=greedy", "--effort=1000", "-o", "json"]]
+                .concat(),
+        );
+        let plans = ran.json();
+        let placed = |name: &str| {
+            let plans = plans["applications"].as_object().unwrap().iter();
+            let mut found = plans.filter(|(key, _)| key.ends_with(name));
+            found.next().unwrap().1["assignments"].as_object().unwrap().len()
+        };
+        assert_eq!((ran.code, placed("/a"), placed("/b")), (Some(2), 2, 0), "{a} {b}: {}", ran.out);
+    }
+}
+
+#[test]
 fn invalid_application_does_not_affect_others() {
     let invalid = another("broken", |text| text.replace("serviceTime: 20ms", "serviceTime: quick"));
     let ran = plan(&["-f", invalid.path(), "--strategy", "greedy", "-o", "json"]);

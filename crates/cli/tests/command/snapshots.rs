@@ -36,6 +36,7 @@ fn small_instance_is_proven_optimal() {
         "objective",
         "bound",
         "optimal",
+        "levels",
         "gapPercent",
         "strategy",
         "stage",
@@ -57,6 +58,7 @@ fn small_instance_is_proven_optimal() {
     let bound = serde_json::json!({"overload": 0, "communication": 3884, "annoyance": 77});
     assert_eq!(plan["bound"], bound);
     assert_eq!(plan["optimal"], true);
+    assert_eq!(plan["levels"], json!(["overload", "communication+migration", "annoyance"]));
     assert_eq!(plan["stoppedBy"], "proof");
     // Branch and bound proves small snapshots without clingo.
     assert_eq!((&plan["provenBy"], &plan["judged"]), (&"branch-and-bound".into(), &"all".into()));
@@ -268,6 +270,11 @@ fn json_and_yaml_are_equal() {
         "annoyance": 0
       },
       "optimal": false,
+      "levels": [
+        "overload",
+        "communication+migration",
+        "annoyance"
+      ],
       "strategy": "greedy",
       "stage": "construction",
       "foundBy": "construction",

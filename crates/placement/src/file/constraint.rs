@@ -1,11 +1,10 @@
 //! The list of constraints, and their syntax in a snapshot file.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+
+use crate::file::constraint_fields::{FieldError, Given, camel_case, no_type};
 
 /// Passes the list of constraints to a macro: description, name, module in `constraints`, and fields in the file.
 ///
@@ -161,9 +160,9 @@ macro_rules! constraints {
         }
 
         impl TryFrom<Given> for Constraint {
-            type Error = String;
+            type Error = FieldError;
 
-            fn try_from(mut given: Given) -> Result<Self, String> {
+            fn try_from(mut given: Given) -> Result<Self, FieldError> {
                 let names = [$(camel_case(stringify!($module))),+];
                 let constraint = match given.kind.clone() {
                     $(kind if kind == camel_case(stringify!($module)) => {
@@ -312,65 +311,10 @@ pub enum CapScope {
     All,
 }
 
-/// A constraint in file form, without nulls.
-struct Given {
-    kind: String,
-    /// The remaining fields, by name.
-    fields: BTreeMap<String, Value>,
-}
-
-impl Given {
-    /// Takes a field.
-    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
-        let name = camel_case(name);
-        let Some(value) = self.fields.remove(&name) else { return Ok(None) };
-        serde_json::from_value(value).map(Some).map_err(|e| format!("`{name}`: {e}"))
-    }
-
-    fn needs(&self, name: &str) -> String {
-        format!("a constraint of type `{}` needs `{}`", self.kind, camel_case(name))
-    }
-
-    /// Refuses unknown fields.
-    fn is_used_up(&self) -> Result<(), String> {
-        match self.fields.keys().next() {
-            Some(field) => {
-                Err(format!("a constraint of type `{}` has no field `{field}`; remove it", self.kind))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Given {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Given;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a constraint, as in {type: pin, actor: a, unit: u}")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
-                let mut given = Given { kind: String::new(), fields: BTreeMap::new() };
-                while let Some(name) = map.next_key::<String>()? {
-                    if name == "type" {
-                        given.kind = map.next_value()?;
-                    } else {
-                        given.fields.insert(name, map.next_value()?);
-                    }
-                }
-                given.fields.retain(|_, value| !value.is_null());
-                Ok(given)
-            }
-        }
-        deserializer.deserialize_map(Fields)
-    }
-}
-
 /// A field type.
 trait Field {
     /// Reads it by name.
-    fn read(given: &mut Given, name: &str) -> Result<Self, String>
+    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError>
     where
         Self: Sized;
 
@@ -399,8 +343,8 @@ trait Field {
 macro_rules! needed {
     ($($type:ty { $($more:tt)* })+) => {
         $(impl Field for $type {
-            fn read(given: &mut Given, name: &str) -> Result<Self, String> {
-                given.take(name)?.ok_or_else(|| given.needs(name))
+            fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
+                given.take(name)?.ok_or_else(|| given.needs(&format!("`{}`", camel_case(name))))
             }
             $($more)*
         })+
@@ -431,13 +375,13 @@ needed! {
 }
 
 impl Field for bool {
-    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
         Ok(given.take(name)?.unwrap_or(false))
     }
 }
 
 impl Field for Option<String> {
-    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
         given.take(name)
     }
 
@@ -450,7 +394,7 @@ impl Field for Option<String> {
 macro_rules! optional {
     ($($type:ty)+) => {
         $(impl Field for Option<$type> {
-            fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+            fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
                 given.take(name)
             }
         })+
@@ -460,12 +404,12 @@ macro_rules! optional {
 optional! { u64 Join Vec<String> BTreeMap<String, u64> }
 
 impl Field for Places {
-    fn read(given: &mut Given, _: &str) -> Result<Self, String> {
+    fn read(given: &mut Given, _: &str) -> Result<Self, FieldError> {
         match (given.take("units")?, given.take("nodes")?, given.take("zones")?) {
             (Some(units), None, None) => Ok(Self::Units(units)),
             (None, Some(nodes), None) => Ok(Self::Nodes(nodes)),
             (None, None, Some(zones)) => Ok(Self::Zones(zones)),
-            _ => Err(given.needs("units`, `nodes` or `zones") + ", exactly one of them"),
+            _ => Err(given.needs("`units`, `nodes` or `zones`, exactly one of them")),
         }
     }
 
@@ -477,21 +421,4 @@ impl Field for Places {
 /// Whether a field of this name lists actors.
 fn names_actors(field: &str) -> bool {
     matches!(field, "actor" | "actors")
-}
-
-fn no_type(name: &str, known: &[String]) -> String {
-    if name.is_empty() {
-        return "a constraint needs `type`".into();
-    }
-    format!("`{name}` is not a type of constraint; use one of {}", known.join(", "))
-}
-
-/// `power_cap` as `powerCap`.
-fn camel_case(name: &str) -> String {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |said, word| {
-        let (initial, rest) = word.split_at(word.len().min(1));
-        said + &initial.to_uppercase() + rest
-    })
 }

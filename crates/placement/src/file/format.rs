@@ -56,6 +56,9 @@ pub struct SnapshotFile {
     /// For each of the last actors, the number of unlisted actors of its unit that it represents.
     #[serde(skip)]
     pub summed_up: Vec<u64>,
+    /// The units whose zone is that of their node, because they have none of their own.
+    #[serde(skip)]
+    pub zones_of_nodes: BTreeSet<String>,
     /// The cost of exchanging one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,

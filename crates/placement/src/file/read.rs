@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::file::constraint_fields::FieldError;
 use crate::file::foreign_actors;
 use crate::file::format::SnapshotFile;
+use crate::file::node_zones;
 use crate::file::validation::{check, check_pairs};
 use crate::problem::channels::{Channels, MOST_PAIRS};
 use crate::problem::dense::Problem;
@@ -20,7 +22,8 @@ impl Snapshot {
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
         let file: SnapshotFile = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|e| {
-            SnapshotError::new(whole_if_empty(&e.path().to_string()), plain(&e.inner().to_string()))
+            let (path, problem) = FieldError::locate(&e.path().to_string(), &e.inner().to_string());
+            SnapshotError::new(whole_if_empty(&path), plain(&problem))
         })?;
         reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
         Self::new(file)
@@ -68,6 +71,7 @@ impl Snapshot {
     ) -> Result<Self, SnapshotError> {
         let is_made = known.is_some();
         foreign_actors::list(&mut file)?;
+        node_zones::fill(&mut file);
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         channels::check(&file)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{PairCost, SharedLink, SnapshotFile};
+use placement::file::{Constraint, Node, PairCost, Places, SharedLink, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
@@ -55,6 +55,29 @@ fn communication_is_count_times_exchange_cost() {
     let linked = Snapshot::new(file).unwrap();
     assert_eq!(between(&linked, "a=d b=h"), 10 * 2, "a link replaces all of it, in either order");
     assert_eq!(between(&linked, "a=c b=h"), 10 * 31);
+}
+
+#[test]
+fn a_unit_without_a_zone_is_in_the_zone_of_its_node() {
+    let node = |id: &str, zone: &str| Node { id: id.into(), zone: Some(zone.into()), ..Node::default() };
+    let units = "u:cpu:9:node=n v:cpu:9:node=m w:cpu:9:node=o";
+    let mut file = file(units, "a:cpu=1 b:cpu=1", "a to b 1; apart zone a b");
+    file.nodes = vec![node("n", "z"), node("m", "z"), Node { id: "o".into(), ..Node::default() }];
+    file.constraints.push(Constraint::Only {
+        actors: vec!["a".into()],
+        places: Places::Zones(vec!["z".into()]),
+        reason: None,
+    });
+    let written = serde_json::to_string(&file).unwrap();
+    let snapshot = Snapshot::read(&written).unwrap();
+    assert_eq!(snapshot.write(), written);
+    let judged = |places: &str| {
+        let found = snapshot.violations(&assignment(&snapshot, places)).len();
+        (cost(&snapshot, places)[1], found)
+    };
+    assert_eq!(judged("a=u b=v"), (31, 1), "both zones are known");
+    assert_eq!(judged("a=u b=w"), (61, 0), "neither the unit nor its node has a zone");
+    assert_eq!(judged("a=w b=u"), (61, 1), "a is not in z");
 }
 
 #[test]

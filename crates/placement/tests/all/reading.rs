@@ -63,6 +63,34 @@ fn without_line(refused: &str) -> &str {
 }
 
 #[test]
+fn values_inside_constraints_are_read_strictly_and_refused_with_their_path() {
+    let read = |fields: &str| {
+        let world = format!("{{\"version\":1,\"constraints\":[{{\"actors\":[],{fields}}}]}}");
+        without_line(&Snapshot::read(&world).unwrap_err().to_string()).to_owned()
+    };
+    let messages = [
+        r#""type":"apart","on":"node","when":1"#,
+        r#""type":"quota","max":-1"#,
+        r#""type":"quota","max":1,"units":{"u":-1}"#,
+        r#""type":"only","zones":[7]"#,
+        r#""type":"peers","peers":[],"domains":[["n"]],"max":1"#,
+        r#""type":"peers","peers":[],"domains":[{"nodes":["n",7]}],"max":1"#,
+        r#""type":"peers","peers":[],"domains":[{"rack":"r"}],"max":1"#,
+        r#""type":"peers","peers":[],"domains":[],"join":"all""#,
+    ];
+    insta::assert_snapshot!(messages.map(read).join("\n"), @r"
+    constraints[0].when: a constraint of type `apart` has no field `when`; remove it
+    constraints[0].max: invalid value: integer `-1`, expected a whole number from 0 to 2^53
+    constraints[0].units.u: invalid value: integer `-1`, expected a whole number from 0 to 2^53
+    constraints[0].zones[0]: invalid type: integer `7`, expected a string
+    constraints[0].domains[0]: is a list; give an object, with its fields by name: nodes, others
+    constraints[0].domains[0].nodes[1]: invalid type: integer `7`, expected a string
+    constraints[0].domains[0].rack: unknown field `rack`, expected `nodes` or `others`
+    constraints[0].join: unknown variant `all`, expected `peer` or `first`
+    ");
+}
+
+#[test]
 fn duplicate_fields_of_objects_are_rejected_with_their_path() {
     for (from, with, place, key) in [
         (r#""version":1"#, r#","version":1"#, ".", "version"),

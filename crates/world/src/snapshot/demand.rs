@@ -77,6 +77,7 @@ impl AssembledSnapshot {
             window_microseconds: whole.window_microseconds,
             interference: whole.interference.clone(),
             summed_up: whole.summed_up.clone(),
+            zones_of_nodes: whole.zones_of_nodes.clone(),
             shared_links: Vec::new(),
             // Links are a part of the units.
             exchange_cost: ExchangeCost { pairs: Vec::new(), ..whole.exchange_cost.clone() },
