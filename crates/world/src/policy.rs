@@ -27,9 +27,6 @@ const MAX_PARAMETERS: usize = 16 << 10;
 /// The longest budget of one plan: a search occupies a solver slot that others wait for.
 const LONGEST_WALL: i128 = 3600 * 1_000_000;
 
-/// Marks the program of an enforced policy in combined rules; the policy's name follows.
-const ENFORCED_MARK: &str = "% enforced: ";
-
 /// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -228,7 +225,7 @@ impl Policy {
 
     /// The enforced policies in combined rules, as [`Self::rules`] marks them, with default parameters.
     pub fn enforced_in(rules: &str) -> Vec<Self> {
-        let (text, mark) = (format!("\n{rules}"), format!("\n{PolicyName::FURTHER_PROGRAM}"));
+        let (text, mark) = (format!("\n{rules}"), format!("\n{}", PolicyName::FURTHER_PROGRAM));
         let parts = text.split(&mark).skip(1);
         let read = |part: &str| {
             let (name, program) = part.split_once('\n').unwrap_or((part, ""));

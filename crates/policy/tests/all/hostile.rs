@@ -1,7 +1,6 @@
 //! Short programs that would take gigabytes or minutes.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use policy::{GroundBudget, Policy};
 
@@ -58,10 +57,8 @@ fn large_terms_count_as_many_steps() {
         .map(|variable| format!("{} != {}", nested("f", variable), nested("g", variable)))
         .into();
     let program = format!("q(1..10). :- q(A), q(B), q(C), q(D), q(E), q(F), {}.", comparisons.join(", "));
-    let began = Instant::now();
     let problem = problem(&world(1, 1, &program), GroundBudget::of(500, 1_024));
     assert!(problem.contains("it takes too many steps"), "{problem}");
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 /// Steps of programs with small terms are the tuples that they visit.
