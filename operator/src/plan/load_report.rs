@@ -130,8 +130,8 @@ impl LoadReport {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = vec![self.would_move()];
         if self.unavailable.get() {
-            let message = "Prometheus has no counters of its actors in a window in which nothing started or moved; plans use the \
-                           last measured numbers, or those of the manifest"
+            let message = "Prometheus lacks counters of its actors in each window in which nothing started or moved: nothing moves for \
+                           load, and plans use the last measured numbers; check that its pods are scraped"
                 .to_owned();
             findings.push(Finding {
                 type_: "CountersUnavailable",
