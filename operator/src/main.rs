@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch as tokio_watch};
 use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
-use world::ApplicationKey;
+use world::{ApplicationKey, Index};
 
 use crate::api::events;
 use crate::api::leader;
@@ -110,6 +110,7 @@ fn counter_reader(
 ) -> Result<Option<CounterReader>, Box<dyn std::error::Error>> {
     let Some(url) = &config.counters.prometheus_url else { return Ok(None) };
     let (ticked, windows) = mpsc::unbounded();
+    caches.change(Index::expect_counters);
     let reader = Reader {
         client: PrometheusClient::new(url, &config.counters)?,
         selector: config.counters.counters_selector.clone(),

@@ -120,7 +120,10 @@ impl Collector {
         let window = &mut self.collected.windows[pod.application];
         if series == CounterSeries::Scrapes {
             let scrapes = round(value);
-            window.min_scrapes = Some(window.min_scrapes.map_or(scrapes, |least| least.min(scrapes)));
+            // A pod without a successful scrape reports nothing, which the coverage of its group tells.
+            if scrapes > 0 {
+                window.min_scrapes = Some(window.min_scrapes.map_or(scrapes, |least| least.min(scrapes)));
+            }
         } else if let [only] = pod.actors[..] {
             window.increases[only].cpu_seconds = Some(value);
         }

@@ -84,12 +84,9 @@ impl Windows {
         if before.len() >= WINDOWS_OF_NOISE && self.has_single_changes(facts, newest, before) {
             return true;
         }
-        let of_one = |slot: &&WindowSlot| self.mean_load(std::slice::from_ref(slot));
         let mean = self.mean_load(before);
-        let noises: Vec<[f64; 2]> =
-            before.iter().map(|slot| mean.difference(&of_one(slot)).parts()).collect();
-        let differences: Vec<[f64; 2]> =
-            newest.iter().map(|slot| facts.difference(&of_one(slot)).parts()).collect();
+        let noises: Vec<[f64; 2]> = before.iter().map(|slot| self.difference_in(&mean, slot)).collect();
+        let differences: Vec<[f64; 2]> = newest.iter().map(|slot| self.difference_in(facts, slot)).collect();
         #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
         let windows = noises.len().max(1) as f64;
         (0..2).any(|part| {
@@ -99,19 +96,39 @@ impl Windows {
         })
     }
 
-    /// Whether pairs or actors changed that were steady before.
+    /// How far a window is from a load, in messages and in work; what silent actors send and work there is taken for unchanged.
+    fn difference_in(&self, from: &MeasuredLoad, slot: &WindowSlot) -> [f64; 2] {
+        let mut load = self.mean_load(&[slot]);
+        let is_silent = |silent: &BTreeMap<&str, u16>, actor: &str| {
+            silent.get(actor).is_some_and(|columns| columns & bit(slot.column) != 0)
+        };
+        let silent = self.silent(|actor| actor.reported);
+        let unchanged = from.messages.iter().filter(|((actor, _), _)| is_silent(&silent, actor));
+        load.messages.extend(unchanged.map(|(key, count)| (key.clone(), *count)));
+        let silent = self.silent(|actor| actor.worked);
+        let unchanged = from.work.iter().filter(|(actor, _)| is_silent(&silent, actor));
+        load.work.extend(unchanged.map(|(name, work)| (name.clone(), *work)));
+        from.difference(&load).parts()
+    }
+
+    /// Whether pairs or actors changed that were steady before; those that were silent in a newest window did not.
     fn has_single_changes(
         &self,
         facts: &MeasuredLoad,
         newest: &[&WindowSlot],
         before: &[&WindowSlot],
     ) -> bool {
-        let changed = |fact: f64, column: &Column| {
+        let changed = |fact: f64, column: &Column, silent: u16| {
             let values = |slots: &[&WindowSlot]| -> Vec<f64> {
-                slots.iter().map(|slot| f64::from(column[slot.column])).collect()
+                let told = slots.iter().filter(|slot| silent & bit(slot.column) == 0);
+                told.map(|slot| f64::from(column[slot.column])).collect()
             };
-            let least = SINGLE_DEVIATIONS * deviation(&values(before));
-            let changes = values(newest).into_iter().map(|value| value - fact);
+            let (of_before, of_newest) = (values(before), values(newest));
+            if of_before.len() < WINDOWS_OF_NOISE || of_newest.len() < newest.len() {
+                return 0.0;
+            }
+            let least = SINGLE_DEVIATIONS * deviation(&of_before);
+            let changes = of_newest.into_iter().map(|value| value - fact);
             let (lowest, highest) = changes
                 .fold((f64::INFINITY, f64::NEG_INFINITY), |(lowest, highest), change| {
                     (change.min(lowest), change.max(highest))
@@ -119,19 +136,34 @@ impl Windows {
             let change = lowest.max(-highest);
             if change > least { change } else { 0.0 }
         };
+        let columns = |silent: &BTreeMap<&str, u16>, actor: &str| silent.get(actor).copied().unwrap_or(0);
         let fact = |key: &PairKey| facts.messages.get(key).copied().unwrap_or_default();
-        let messages: f64 = self.messages.iter().map(|(key, column)| changed(fact(key), column)).sum();
+        let silent = self.silent(|actor| actor.reported);
+        let change =
+            |(key, column): (&PairKey, &Column)| changed(fact(key), column, columns(&silent, &key.0));
+        let messages: f64 = self.messages.iter().map(change).sum();
         let fact = |name: &Arc<str>| facts.work.get(name).copied().unwrap_or_default();
-        let work: f64 = self.actors.iter().map(|(name, actor)| changed(fact(name), &actor.work)).sum();
+        let silent = self.silent(|actor| actor.worked);
+        let work = self.actors.iter().map(|(name, actor)| {
+            let silent = columns(&silent, name);
+            changed(fact(name), &actor.work, silent)
+        });
+        let work: f64 = work.sum();
         let is_large = |change: f64, all: f64| change > LEAST_SINGLE_CHANGE * all;
         is_large(messages, facts.messages.values().sum()) || is_large(work, facts.work.values().sum())
     }
 
     fn mean_load(&self, slots: &[&WindowSlot]) -> MeasuredLoad {
-        #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
-        let windows = slots.len().max(1) as f64;
         let sum = |column: &[f32]| slots.iter().map(|slot| f64::from(column[slot.column])).sum::<f64>();
-        let messages = self.messages.iter().map(|(key, column)| (key.clone(), sum(column) / windows));
+        let silent = self.silent(|actor| actor.reported);
+        let messages = self.messages.iter().map(|(key, column)| {
+            // A missing report is no message less.
+            let silent = silent.get(&*key.0).copied().unwrap_or(0);
+            let told = slots.iter().filter(|slot| silent & bit(slot.column) == 0).count();
+            #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
+            let told = told.max(1) as f64;
+            (key.clone(), sum(column) / told)
+        });
         let work = self.actors.iter().map(|(name, actor)| {
             let worked = slots.iter().filter(|slot| actor.worked & bit(slot.column) != 0).count();
             #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]

@@ -43,6 +43,9 @@ pub struct WindowEntry {
     /// Whether a value was refused, so that the window is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bad_value: bool,
+    /// Whether a group fell silent that is measured otherwise, so that the window is not used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
     /// Groups: actors that ran, and of how many any counter, work and annoyance were reported.
     #[serde(default)]
     pub groups: BTreeMap<String, [usize; 4]>,
@@ -121,6 +124,7 @@ impl Windows {
                 reported,
                 worked,
                 annoyed,
+                ..GroupReports::default()
             };
             let groups = window.groups.iter().map(|(group, of)| (self.name(group), reports(*of))).collect();
             self.slots.push(WindowSlot {
@@ -130,6 +134,7 @@ impl Windows {
                 has_data: window.has_data,
                 min_scrapes: window.min_scrapes,
                 has_bad_value: window.bad_value,
+                is_incomplete: window.incomplete,
                 groups,
             });
         }
@@ -163,7 +168,7 @@ impl Windows {
 
 fn window(slot: &WindowSlot) -> WindowEntry {
     let groups = slot.groups.iter().map(|(group, reports)| {
-        let GroupReports { running, reported, worked, annoyed } = *reports;
+        let GroupReports { running, reported, worked, annoyed, .. } = *reports;
         (group.to_string(), [running, reported, worked, annoyed])
     });
     WindowEntry {
@@ -172,6 +177,7 @@ fn window(slot: &WindowSlot) -> WindowEntry {
         has_data: slot.has_data,
         min_scrapes: slot.min_scrapes,
         bad_value: slot.has_bad_value,
+        incomplete: slot.is_incomplete,
         groups: groups.collect(),
     }
 }

@@ -21,6 +21,7 @@ mod roster;
 mod rounding;
 mod sample;
 mod series;
+mod silence;
 mod window;
 mod windows;
 mod work;

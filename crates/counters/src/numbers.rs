@@ -78,11 +78,11 @@ fn is_covered(reported: usize, running: usize) -> bool {
 }
 
 impl GroupReports {
-    fn has_messages(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         is_covered(self.reported, self.running)
     }
 
-    fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         is_covered(self.worked, self.running)
     }
 

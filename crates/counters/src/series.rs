@@ -27,7 +27,7 @@ pub enum CounterSeries {
     Progress,
     /// CPU seconds of the pod.
     Cpu,
-    /// Scrapes of the pod.
+    /// Successful scrapes of the pod.
     Scrapes,
 }
 
@@ -97,7 +97,8 @@ impl CounterSeries {
                 format!("max by ({by}) (increase({}))", range(&format!("{}{{{selector}}}", metric.name())))
             }
             (Self::Scrapes, None) => {
-                format!("max by (namespace, pod) (count_over_time({}))", range(&format!("up{{{selector}}}")))
+                // A failed scrape is 0.
+                format!("max by (namespace, pod) (sum_over_time({}))", range(&format!("up{{{selector}}}")))
             }
             (_, None) => format!(
                 "max by (namespace, pod) (increase({})) or sum by (namespace, pod) (max by (namespace, pod, container) (increase({})))",

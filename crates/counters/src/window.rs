@@ -60,7 +60,7 @@ pub struct CollectedWindow {
     pub(crate) increases: Vec<ActorIncreases>,
     /// Counts by positions of the reporting actor and its peer.
     pub(crate) pairs: BTreeMap<(usize, usize), PairCounts>,
-    /// Fewest scrapes of a pod in the window; absent if no pod was scraped.
+    /// Fewest successful scrapes of a pod that was scraped in the window; absent if none was.
     pub(crate) min_scrapes: Option<u64>,
     /// Whether a value of one of its pods was refused.
     pub(crate) has_bad_value: bool,
@@ -84,7 +84,7 @@ impl CollectedWindow {
         self.pairs.get(&(position(actor)?, position(peer)?)).copied()
     }
 
-    /// Fewest scrapes of a pod of the application; absent if no pod was scraped.
+    /// Fewest successful scrapes of a pod that was scraped; absent if none was.
     pub fn min_scrapes(&self) -> Option<u64> {
         self.min_scrapes
     }

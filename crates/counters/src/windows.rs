@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::gamma::AnnoyanceScale;
 use crate::rounding::round_up;
+use crate::silence::MeasuredBefore;
 use crate::window::{CollectedWindow, PairCounts};
-use crate::work::work;
+use crate::work::{CPU, work};
 
 /// Windows that are kept of an application.
 pub const MAX_WINDOWS: usize = 16;
@@ -51,6 +52,7 @@ pub struct Windows {
     /// Annoyance, where it is above 0.
     pub(crate) annoyance: BTreeMap<PairKey, Column>,
     pub(crate) actors: BTreeMap<Arc<str>, ActorColumns>,
+    pub(crate) measured_before: MeasuredBefore,
 }
 
 /// A kept window.
@@ -65,6 +67,8 @@ pub(crate) struct WindowSlot {
     pub min_scrapes: Option<u64>,
     /// Whether a value was refused: without it, its pair would count as silent.
     pub has_bad_value: bool,
+    /// Whether a group fell silent that is measured otherwise: the manifest's numbers would look like a change of its load.
+    pub is_incomplete: bool,
     pub groups: BTreeMap<Arc<str>, GroupReports>,
 }
 
@@ -73,9 +77,18 @@ pub const MIN_SCRAPES: u64 = 4;
 
 impl WindowSlot {
     /// Whether its numbers may be used.
-    fn is_usable(&self) -> bool {
-        let has_scrapes = self.min_scrapes.is_none_or(|scrapes| scrapes >= MIN_SCRAPES);
-        self.is_settled && self.has_data && !self.has_bad_value && has_scrapes
+    pub fn is_usable(&self) -> bool {
+        self.is_sound() && !self.is_incomplete
+    }
+
+    /// The same, if it is also complete.
+    pub fn is_sound(&self) -> bool {
+        self.is_settled && self.has_data && !self.has_bad_value && self.has_scrapes()
+    }
+
+    /// Whether each pod that was scraped at all was scraped often enough.
+    pub fn has_scrapes(&self) -> bool {
+        self.min_scrapes.is_none_or(|scrapes| scrapes >= MIN_SCRAPES)
     }
 }
 
@@ -89,6 +102,8 @@ pub(crate) struct GroupReports {
     pub worked: usize,
     /// A counter of annoyance.
     pub annoyed: usize,
+    /// On a CPU without work, though a pod there has CPU seconds.
+    pub workless: usize,
 }
 
 /// What is kept of an actor; bit masks have a bit for each column.
@@ -140,6 +155,7 @@ impl Windows {
             messages: BTreeMap::new(),
             annoyance: BTreeMap::new(),
             actors: BTreeMap::new(),
+            measured_before: MeasuredBefore::default(),
         }
     }
 
@@ -157,6 +173,7 @@ impl Windows {
             if self.slots.last().is_some_and(|oldest| oldest.ended_at > ended_at) {
                 return;
             }
+            self.remember(self.slots.len() - 1);
             self.slots.pop();
         }
         let is_free = |column: &usize| self.slots.iter().all(|slot| slot.column != *column);
@@ -169,11 +186,16 @@ impl Windows {
             has_data: window.has_data(),
             min_scrapes: window.min_scrapes,
             has_bad_value: window.has_bad_value,
+            is_incomplete: false,
             groups: self.add_actors(column, window),
         };
         self.add_pairs(column, window);
         let at = self.slots.partition_point(|slot| slot.ended_at > ended_at);
         self.slots.insert(at, slot);
+        if !is_settled && !window.actors.is_empty() {
+            self.measured_before = MeasuredBefore::default();
+        }
+        self.mark_incomplete();
         self.forget_unused();
     }
 
@@ -202,7 +224,8 @@ impl Windows {
         self.slots.iter().map(summary).collect()
     }
 
-    /// How many windows are settled, have data, no refused value and enough scrapes; those that a [`WindowChoice`] chooses from.
+    /// How many windows are settled, have the data of all groups, no refused value and enough scrapes; those that a
+    /// [`WindowChoice`] chooses from.
     pub fn usable_windows(&self) -> usize {
         self.usable().count()
     }
@@ -216,9 +239,9 @@ impl Windows {
     pub fn keep_newest(&mut self, kept: usize) {
         let oldest = self.usable().take(kept).last().map(|slot| slot.ended_at);
         let oldest = oldest.unwrap_or(f64::INFINITY);
-        let gone: Vec<usize> =
-            self.slots.iter().filter(|slot| slot.ended_at < oldest).map(|slot| slot.column).collect();
-        self.slots.retain(|slot| slot.ended_at >= oldest);
+        let first = self.slots.partition_point(|slot| slot.ended_at >= oldest);
+        self.remember(first);
+        let gone: Vec<usize> = self.slots.drain(first..).map(|slot| slot.column).collect();
         for column in gone {
             self.clear(column);
         }
@@ -282,6 +305,7 @@ impl Windows {
             reports.reported += usize::from(increases.has_reported);
             reports.worked += usize::from(work.is_some());
             reports.annoyed += usize::from(increases.has_annoyance);
+            reports.workless += usize::from(work.is_none() && actor.kind == CPU);
             let other = self.weighted_messages(&increases.other);
             let name = self.name(&actor.name);
             let columns = self.actors.entry(name).or_default();

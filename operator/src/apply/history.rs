@@ -105,8 +105,8 @@ impl History {
         by_group.into_iter().map(median).collect()
     }
 
-    /// Until when an application waits with further moves for a gain, with windows of this length: its last decisions did not
-    /// pay. A decision that paid ends the wait.
+    /// Until when, by the wall clock, an application waits with further moves for a gain, with windows of this length: its last
+    /// decisions did not pay. A decision that paid ends the wait.
     pub fn waits_until(&self, window: Duration) -> Option<Moment> {
         let outcomes: Vec<MoveOutcome> = self.0.iter().rev().filter_map(|it| outcome_of(it)).collect();
         let failed = outcomes.iter().take_while(|outcome| outcome.verdict != OutcomeVerdict::Paid).count();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use counters::{AnswerError, LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
 use crds::ActorApplication;
 use futures::channel::mpsc::UnboundedSender;
+use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use world::{ApplicationKey, Exact, Policy};
@@ -55,6 +56,8 @@ struct WindowProgress {
     answered: Instant,
     /// Evaluation time of the last window, in seconds of Prometheus' clock.
     newest: Option<f64>,
+    /// How far Prometheus' clock was ahead of this machine's then, in seconds, at most.
+    ahead: f64,
     /// Windows without an answer since.
     missed: usize,
     /// Evaluation time of the first answer, and the next earlier window to ask for.
@@ -74,7 +77,7 @@ enum ReadWindow {
 
 impl WindowProgress {
     fn new(milliseconds: u64) -> Self {
-        Self { milliseconds, answered: Instant::now(), newest: None, missed: 0, earlier: None }
+        Self { milliseconds, answered: Instant::now(), newest: None, ahead: 0.0, missed: 0, earlier: None }
     }
 
     /// Advances past an answer that was evaluated at this second of Prometheus' clock, or after none.
@@ -182,6 +185,8 @@ impl Reader {
 
     /// Reads the window that ends now.
     async fn read(self: &Arc<Self>, followed: &Arc<[Followed]>, progress: &mut WindowProgress) {
+        // Before the query: the answer may take long, and a change must not seem older than it is.
+        let asked_at = Timestamp::now().as_duration().as_secs_f64();
         let answered = self.query(followed, progress.milliseconds, 0, None).await;
         let evaluated = answered.and_then(|answer| Some((answer.evaluated_at?, answer)));
         let last = progress.newest;
@@ -192,7 +197,8 @@ impl Reader {
         }
         match evaluated {
             Some((ended_at, answer)) if read != ReadWindow::Missing => {
-                self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
+                progress.ahead = ended_at - asked_at;
+                self.add(followed, progress, answer, (ended_at, false)).await;
             }
             repeated => {
                 if let Some((evaluated_at, _)) = repeated {
@@ -225,7 +231,7 @@ impl Reader {
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 16 windows of a day")]
         let ended_at = time - offset as f64 / 1000.0;
-        self.add(followed, progress.milliseconds, answer, (ended_at, true)).await;
+        self.add(followed, progress, answer, (ended_at, true)).await;
         true
     }
 
@@ -266,7 +272,7 @@ impl Reader {
     async fn add(
         self: &Arc<Self>,
         followed: &Arc<[Followed]>,
-        milliseconds: u64,
+        progress: &WindowProgress,
         answer: TickResult,
         (ended_at, is_earlier): (f64, bool),
     ) {
@@ -275,12 +281,13 @@ impl Reader {
             self.refuse(*refusal, *count);
         }
         let (reader, followed) = (self.clone(), followed.clone());
+        let (milliseconds, ahead) = (progress.milliseconds, progress.ahead);
         let add = move || {
             for (one, collected) in followed.iter().zip(&answer.collected.windows) {
                 if one.milliseconds() == milliseconds {
                     let last_change = world::last_change(&reader.caches.index(), &one.application);
                     let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
-                    let window = NewWindow { ended_at, collected, last_change, is_earlier };
+                    let window = NewWindow { ended_at, collected, last_change, ahead, is_earlier };
                     reader.store.add(&one.key, &window);
                 }
             }

@@ -29,8 +29,10 @@ pub struct NewWindow<'a> {
     pub ended_at: f64,
     /// What was reported.
     pub collected: &'a CollectedWindow,
-    /// When the application last changed, in seconds since the epoch, as far as its objects say.
+    /// When the application last changed, in seconds of the cluster's clock, as far as its objects say.
     pub last_change: Option<f64>,
+    /// How far Prometheus' clock is ahead of the cluster's, in seconds, at most.
+    pub ahead: f64,
     /// Whether it ended before the present observation.
     pub is_earlier: bool,
 }
@@ -74,7 +76,9 @@ impl LoadStore {
         let seconds = load.windows.scale().window_seconds;
         // Before this replica led, only objects say what changed.
         let is_unchanged = !load.tracker.has_changed()
-            && window.last_change.is_some_and(|change| change < window.ended_at - 1.5 * seconds);
+            && window
+                .last_change
+                .is_some_and(|change| change + window.ahead < window.ended_at - 1.5 * seconds);
         let is_settled = is_unchanged || (!window.is_earlier && load.tracker.is_settled());
         load.windows.add(window.ended_at, window.collected, is_settled);
     }
@@ -158,7 +162,10 @@ mod tests {
             store.observe(&key, "uid", &scale(10.0), members);
         };
         let add = |ended_at, last_change, is_earlier| {
-            store.add(&key, &NewWindow { ended_at, collected: &collected, last_change, is_earlier });
+            store.add(
+                &key,
+                &NewWindow { ended_at, collected: &collected, last_change, ahead: 0.0, is_earlier },
+            );
         };
         observe("p");
         add(100.0, Some(84.0), false);
@@ -175,6 +182,34 @@ mod tests {
         }
         store.add_missing(&key);
         assert_eq!(settled(&store, &key)[..2], [false, true]);
+    }
+
+    #[test]
+    fn the_age_of_pods_is_compared_on_prometheus_clock() {
+        let key = ApplicationKey { namespace: "n".to_owned(), name: "a".to_owned() };
+        let collected = CollectedWindow::default();
+        // The pods changed at second 1000 of the cluster's clock.
+        for (ahead, ended_at, expected) in [
+            (0.0, 1014.0, false),
+            (0.0, 1016.0, true),
+            (60.0, 1016.0, false),
+            (60.0, 1074.0, false),
+            (60.0, 1076.0, true),
+            (-60.0, 954.0, false),
+            (-60.0, 956.0, true),
+        ] {
+            let store = LoadStore::default();
+            store.observe(&key, "uid", &scale(10.0), BTreeSet::new());
+            let window = NewWindow {
+                ended_at,
+                collected: &collected,
+                last_change: Some(1000.0),
+                ahead,
+                is_earlier: false,
+            };
+            store.add(&key, &window);
+            assert_eq!(settled(&store, &key), [expected], "{ahead} {ended_at}");
+        }
     }
 
     #[test]

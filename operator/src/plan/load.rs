@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
-use crate::plan::outcome::judge_moves;
-use crate::runtime::clock::moment;
+use crate::plan::outcome::{FinishedMoves, judge_moves};
+use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
@@ -30,6 +30,8 @@ pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
     /// Service times of actors before their last move.
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
+    /// When the last moves were finished.
+    finished: Mutex<FinishedMoves>,
     metrics: LoadMetrics,
 }
 
@@ -46,7 +48,8 @@ pub async fn run(
     (store, metrics): (Arc<LoadStore>, LoadMetrics),
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
-    let planner = LoadPlanner { last: Mutex::default(), services: Mutex::default(), metrics };
+    let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let planner = LoadPlanner { last, services, finished, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -100,8 +103,10 @@ impl LoadPlanner {
             rule,
         };
         let before = self.services().get(key).cloned();
-        if let Some(judged) =
-            judge_moves(&request(windows.clone(), GateRule::Steady), &decision, before.as_ref(), ctx).await?
+        let finished = self.finished().since(key, &decision, windows.newest_answered());
+        let steady = request(windows.clone(), GateRule::Steady);
+        if let Some(finished) = finished
+            && let Some(judged) = judge_moves(&steady, (&decision, finished), before.as_ref(), ctx).await?
             && ctx.load_reports.change(key, |report| report.outcome = Some(judged))
         {
             ctx.caches.enqueue(key);
@@ -141,6 +146,10 @@ impl LoadPlanner {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn finished(&self) -> std::sync::MutexGuard<'_, FinishedMoves> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn last(&self) -> std::sync::MutexGuard<'_, BTreeMap<ApplicationKey, LastSearch>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,6 +158,7 @@ impl LoadPlanner {
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
         self.services().remove(key);
+        self.finished().forget(key);
         self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
@@ -190,8 +200,13 @@ fn measure(
     let (covered, wanted) = numbers.coverage();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let coverage = CounterCoverage { covered: count(covered), wanted: count(wanted) };
-    let measured = MeasuredDemand { window: policy.window, numbers };
-    ctx.caches.change(|index| index.set_measured(key, (covered > 0).then(|| Arc::new(measured))));
+    if covered > 0 {
+        let measured = Arc::new(MeasuredDemand { window: policy.window, numbers });
+        ctx.caches.change(|index| index.set_measured(key, Some(measured)));
+    } else if windows.is_unmeasured(STALE_WINDOWS) {
+        ctx.caches.change(|index| index.set_unmeasured(key));
+    }
+    // Otherwise counters are away, and the last numbers hold.
     let newest = windows.summaries().into_iter().next();
     let is_short = newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < MIN_SCRAPES);
     let changed = ctx.load_reports.change(key, |report| {
@@ -227,10 +242,12 @@ fn held_up(
     let moves = decision.status.iter().flat_map(|status| &status.moves);
     let running_since = moves.filter(|it| it.step == MoveStep::Running).map(|it| it.since.0).max();
     let running_since: Option<Moment> = running_since.and_then(|since| since.as_duration().try_into().ok());
+    // Objects have times of the wall clock.
+    let running_since = running_since.map(from_wall_clock);
     if running_since.is_some_and(|since| now < since + window.saturating_mul(LONGEST_JUDGEMENT)) {
         return Some(HeldUp::Judging);
     }
-    let until = ctx.owned_resources.history(application).waits_until(window)?;
+    let until = from_wall_clock(ctx.owned_resources.history(application).waits_until(window)?);
     tracing::debug!(application = %key, ?until, "waits after moves that did not pay");
     (now < until).then_some(HeldUp::Waiting)
 }

@@ -130,8 +130,8 @@ impl LoadReport {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = vec![self.would_move()];
         if self.unavailable.get() {
-            let message = "none of the newest 4 windows is settled and has counters; plans use the last measured numbers or the \
-                           manifest"
+            let message = "none of the newest 4 windows is settled and has all counters: nothing moves for load, and plans use the last \
+                           measured numbers; check that the pods are scraped"
                 .to_owned();
             findings.push(Finding {
                 type_: "CountersUnavailable",

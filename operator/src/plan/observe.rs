@@ -116,7 +116,7 @@ pub fn least_gain(why: PlanReason, world: &AssembledSnapshot, policy: &Policy) -
         // Its moves are judged by the windows.
         PlanReason::Load => 0.0,
         // Load is no reason to move an actor that need not move.
-        _ if world.is_measured() && !why.is_requested() => f64::INFINITY,
+        _ if world.is_judged_by_windows() && !why.is_requested() => f64::INFINITY,
         _ => policy.min_gain(),
     }
 }
@@ -149,4 +149,43 @@ pub async fn judge_plan(
 /// Resource limits of a solver.
 pub fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
+}
+
+#[cfg(test)]
+mod tests {
+    use world::{Index, Objects};
+
+    use super::*;
+
+    const APPLICATION: &str = r"{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns}, spec: {
+      actors: [{name: cam, arrivals: 1/s, implementations: [
+        {kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}";
+
+    #[test]
+    fn nothing_moves_for_load_in_plans_for_other_reasons_while_counters_are_away() {
+        let (policy, key) =
+            (Policy::builtin("p"), ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() });
+        let mut objects = Objects::default();
+        objects.read("test", APPLICATION).unwrap();
+        for (reads_counters, why, expected) in [
+            (false, PlanReason::CapacityFreed, policy.min_gain()),
+            (true, PlanReason::CapacityFreed, f64::INFINITY),
+            (true, PlanReason::ResumeSearch, f64::INFINITY),
+            (true, PlanReason::Opening, f64::INFINITY),
+            (true, PlanReason::Infeasible, f64::INFINITY),
+            (true, PlanReason::Manifest, policy.min_gain()),
+            (true, PlanReason::Load, 0.0),
+        ] {
+            let mut index = Index::of(&objects);
+            if reads_counters {
+                index.expect_counters();
+            }
+            let world = world::assemble(&index, &key, &policy, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!(
+                least_gain(why, &world, &policy).to_bits(),
+                expected.to_bits(),
+                "{why} {reads_counters}"
+            );
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use control::{JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, has_grown, is_slower, mean_gain};
 use counters::{WindowChoice, Windows};
-use crds::{MicroTime, MoveOutcome, MoveStep, OutcomeVerdict, Placement};
+use crds::{MicroTime, MoveOutcome, MoveProgress, MoveStep, OutcomeVerdict, Placement};
 use jiff::Timestamp;
+use world::ApplicationKey;
 
 use crate::apply::history::pauses;
 use crate::commit::elective::{percent, whole};
@@ -14,7 +15,50 @@ use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 
-/// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished.
+/// When the elective moves of last decisions were first seen finished, by the window that Prometheus had answered then.
+///
+/// The operator's clock says nothing about windows. After a change of leader the windows are counted from its first one on.
+#[derive(Debug, Default)]
+pub struct FinishedMoves(BTreeMap<ApplicationKey, (MicroTime, f64)>);
+
+impl FinishedMoves {
+    /// When the moves of a decision were finished, in seconds of Prometheus' clock; `None` while they are not, or until a window
+    /// is answered. `newest` is the end of the newest answered window.
+    pub fn since(&mut self, key: &ApplicationKey, decision: &Placement, newest: Option<f64>) -> Option<f64> {
+        let Some((decided_at, _)) = finished_moves(decision) else {
+            self.forget(key);
+            return None;
+        };
+        let newest = newest?;
+        let (known, since) = self.0.entry(key.clone()).or_insert_with(|| (decided_at.clone(), newest));
+        // Another decision, or Prometheus' clock was set back.
+        if known != decided_at || *since > newest {
+            (*known, *since) = (decided_at.clone(), newest);
+        }
+        Some(*since)
+    }
+
+    /// Forgets an application.
+    pub fn forget(&mut self, key: &ApplicationKey) {
+        self.0.remove(key);
+    }
+}
+
+/// When the last decision for a gain was made, and its moves that were finished; `None` if any is in progress or judged, or all
+/// were withdrawn.
+fn finished_moves(decision: &Placement) -> Option<(&MicroTime, Vec<&MoveProgress>)> {
+    let decided_at = &decision.spec.gain.as_ref()?.decided_at;
+    let moves = decision.status.iter().flat_map(|status| &status.moves);
+    let moves = moves.filter(|it| it.decided_at == *decided_at);
+    if moves.clone().any(|it| it.step.is_in_progress() || it.step == MoveStep::Judged) {
+        return None;
+    }
+    let running: Vec<&MoveProgress> = moves.filter(|it| it.step == MoveStep::Running).collect();
+    (!running.is_empty()).then_some((decided_at, running))
+}
+
+/// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished, at this
+/// second of Prometheus' clock.
 ///
 /// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the actors
 /// exchange more than before, at the first level that gains. `before` has the movers' service times before.
@@ -23,12 +67,12 @@ use crate::runtime::context::Context;
 /// When no snapshot can be taken.
 pub async fn judge_moves(
     request: &LoadSearch<'_>,
-    decision: &Placement,
+    (decision, finished): (&Placement, f64),
     before: Option<&MoverService>,
     ctx: &Context,
 ) -> Result<Option<MoveOutcome>, Error> {
     let windows = &request.windows;
-    let Some(due) = DueJudgement::of(decision, windows) else { return Ok(None) };
+    let Some(due) = DueJudgement::of(decision, finished, windows) else { return Ok(None) };
     let mut gains = Vec::new();
     for at in due.windows() {
         let world = request.snapshot(ctx, WindowChoice::One(at)).await?;
@@ -78,22 +122,16 @@ struct DueJudgement {
 }
 
 impl DueJudgement {
-    fn of(decision: &Placement, windows: &Windows) -> Option<Self> {
+    fn of(decision: &Placement, finished: f64, windows: &Windows) -> Option<Self> {
         let gain = decision.spec.gain.as_ref()?;
-        let moves = decision.status.iter().flat_map(|status| &status.moves);
-        let moves = moves.filter(|it| it.decided_at == gain.decided_at);
-        if moves.clone().any(|it| it.step.is_in_progress() || it.step == MoveStep::Judged) {
-            return None;
-        }
-        let running = moves.filter(|it| it.step == MoveStep::Running);
-        let since = running.clone().map(|it| it.since.0).max()?.as_duration().as_secs_f64();
-        let windows = windows.usable_since(since);
+        let (_, running) = finished_moves(decision)?;
+        let windows = windows.usable_since(finished);
         (windows >= JUDGED_WINDOWS).then(|| Self {
             decided_at: gain.decided_at.clone(),
             expected: gain.expected_percent,
             messages_before: gain.messages_per_second.map(messages),
             pauses: pauses(decision, &gain.decided_at),
-            moves: running.map(|it| (it.actor.clone(), it.from.clone())).collect(),
+            moves: running.into_iter().map(|it| (it.actor.clone(), it.from.clone())).collect(),
             windows,
         })
     }
@@ -127,5 +165,95 @@ fn verdict(gain: RealisedGain) -> OutcomeVerdict {
         RealisedGain::Paid => OutcomeVerdict::Paid,
         RealisedGain::Less => OutcomeVerdict::Less,
         RealisedGain::Loss => OutcomeVerdict::Loss,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counters::{WindowEntry, WindowsFile};
+    use crds::{DecidedGain, PlacementSpec, PlacementStatus};
+
+    use super::*;
+
+    /// Settled windows of ten seconds that ended at these times, the newest first.
+    fn windows(ended_at: &[f64]) -> Windows {
+        let window = |ended_at: &f64| WindowEntry {
+            ended_at: *ended_at,
+            settled: true,
+            has_data: true,
+            min_scrapes: None,
+            bad_value: false,
+            incomplete: false,
+            groups: [("g".to_owned(), [1, 1, 1, 0])].into(),
+        };
+        Windows::of_file(&WindowsFile {
+            window_seconds: 10.0,
+            message_quantum: 1.0,
+            windows: ended_at.iter().map(window).collect(),
+            messages: Vec::new(),
+            annoyance: Vec::new(),
+            actors: BTreeMap::new(),
+        })
+    }
+
+    /// A decision of this second, whose only move reached a step at second 1000 of the operator's clock.
+    fn decision(decided_at: i64, step: MoveStep) -> Placement {
+        let at = |second| MicroTime(Timestamp::from_second(second).unwrap());
+        let gain = DecidedGain {
+            expected_percent: 20,
+            why: "change".to_owned(),
+            decided_at: at(decided_at),
+            messages_per_second: None,
+        };
+        let moved = MoveProgress {
+            actor: "a-0".to_owned(),
+            from: "n/u".to_owned(),
+            to: "n/v".to_owned(),
+            decided_at: at(decided_at),
+            step,
+            since: at(1000),
+            pause_milliseconds: None,
+            expected_percent: None,
+            realised_percent: None,
+        };
+        let mut decision =
+            Placement::new("app", PlacementSpec { gain: Some(gain), ..PlacementSpec::default() });
+        decision.status = Some(PlacementStatus { moves: vec![moved], ..PlacementStatus::default() });
+        decision
+    }
+
+    #[test]
+    fn windows_are_counted_from_the_one_that_prometheus_had_answered_when_the_moves_were_finished() {
+        let key = ApplicationKey { namespace: "n".to_owned(), name: "app".to_owned() };
+        let (moving, running) = (decision(900, MoveStep::Starting), decision(900, MoveStep::Running));
+        // Prometheus' clock is right, 60 s ahead of the operator's, or 60 s behind.
+        for ahead in [0.0, 60.0, -60.0] {
+            let mut finished = FinishedMoves::default();
+            let mut ended: Vec<f64> = (0..9).map(|at| 1002.0 + ahead - 10.0 * f64::from(at)).collect();
+            assert_eq!(finished.since(&key, &moving, Some(ended[0])), None);
+            let mut due = Vec::new();
+            for _ in 0..6 {
+                let newest = windows(&ended);
+                let since = finished.since(&key, &running, newest.newest_answered()).unwrap();
+                let judgement = DueJudgement::of(&running, since, &newest);
+                due.push(judgement.map(|due| due.windows()));
+                ended.insert(0, ended[0] + 10.0);
+            }
+            assert_eq!(due, [None, None, None, None, Some(0..4), Some(1..5)], "{ahead}");
+        }
+    }
+
+    #[test]
+    fn another_leader_counts_anew_and_another_decision_too() {
+        let key = ApplicationKey { namespace: "n".to_owned(), name: "app".to_owned() };
+        let running = decision(900, MoveStep::Running);
+        let mut finished = FinishedMoves::default();
+        assert_eq!(finished.since(&key, &running, None), None, "no window is answered yet");
+        assert_eq!(finished.since(&key, &running, Some(2000.0)), Some(2000.0));
+        assert_eq!(finished.since(&key, &running, Some(2010.0)), Some(2000.0));
+        assert_eq!(finished.since(&key, &decision(950, MoveStep::Running), Some(2020.0)), Some(2020.0));
+        assert_eq!(finished.since(&key, &decision(950, MoveStep::Judged), Some(2030.0)), None);
+        assert_eq!(finished.since(&key, &running, Some(2040.0)), Some(2040.0));
+        assert_eq!(finished.since(&key, &running, Some(600.0)), Some(600.0), "the clock was set back");
     }
 }

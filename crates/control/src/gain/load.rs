@@ -35,6 +35,8 @@ impl LastLoadSearch {
         let is_open = match verdict {
             Some(GateVerdict::Uncertain { .. }) => true,
             Some(GateVerdict::Small { gain, least }) => gain >= least / 2.0,
+            // Once there are enough windows, nothing else tells that the load had changed.
+            Some(GateVerdict::FewWindows { .. }) => true,
             _ => false,
         };
         let before = last.map_or(0, |last| last.open_searches);
@@ -65,15 +67,18 @@ pub struct LoadSignal {
 }
 
 /// The rule by which a search is due: the load changed, the last search was open, or there was time for a steady gain to show.
+///
+/// A change is searched once even if there are too few windows to judge it, and then again when there are enough. While a search
+/// is open, a change that was seen with it may still differ from its facts: both rules take turns.
 pub fn due_load_rule(last: Option<LastLoadSearch>, signal: LoadSignal, now: Moment) -> Option<GateRule> {
     let needed = GateRule::Steady.needed();
     let Some(last) = last else { return (signal.windows >= needed).then_some(GateRule::Steady) };
-    if signal.has_changed {
-        return Some(GateRule::Change);
-    }
+    let shows_change = signal.windows >= GateRule::Change.needed();
     match last.open_searches {
-        1 => return Some(GateRule::Change),
-        2.. if signal.windows >= needed => return Some(GateRule::Steady),
+        0 if signal.has_changed => return Some(GateRule::Change),
+        1 if shows_change => return Some(GateRule::Change),
+        open if open % 2 == 1 && shows_change && signal.has_changed => return Some(GateRule::Change),
+        1.. if signal.windows >= needed => return Some(GateRule::Steady),
         _ => {}
     }
     let has_waited = now >= last.at + BACKGROUND_INTERVAL;

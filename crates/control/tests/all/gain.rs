@@ -265,6 +265,53 @@ fn a_search_is_due_when_the_load_changed_and_until_a_change_pays_or_does_not() {
     assert!(rules[1..].iter().all(|rule| *rule == GateRule::Steady));
 }
 
+/// A change with so few windows, of which there are more and more up to `most`: the rules of the searches by windows, with what
+/// the load looks like to the rule for changes after the first search.
+fn searches_of_a_change(first: usize, most: usize, has_changed: bool) -> Vec<(usize, GateRule)> {
+    let now = BACKGROUND_INTERVAL * 2;
+    let mut last = LastLoadSearch::after(None, now, first, None);
+    let mut searches = Vec::new();
+    for window in 0..40 {
+        let windows = (first + window).min(most);
+        let is_first = searches.is_empty();
+        let signal = LoadSignal { windows, has_changed: is_first || has_changed, mean_difference: 0.0 };
+        let Some(rule) = due_load_rule(Some(last), signal, now) else { continue };
+        searches.push((windows, rule));
+        let verdict = rule.judge(&vec![0.2; windows], 0.1);
+        let verdict = match verdict {
+            GateVerdict::FewWindows { .. } => verdict,
+            _ => GateVerdict::Uncertain { gain: 0.2 },
+        };
+        last = LastLoadSearch::after(Some(last), now, windows, Some(verdict));
+        if last.open_searches == 0 {
+            break;
+        }
+    }
+    searches
+}
+
+#[test]
+fn a_change_with_few_windows_is_searched_again_when_there_are_enough() {
+    use GateRule::{Change, Steady};
+    for (first, has_changed, expected) in [
+        (2, false, [(2, Change), (8, Steady), (9, Steady), (10, Steady)]),
+        (7, false, [(7, Change), (8, Steady), (9, Steady), (10, Steady)]),
+        (8, false, [(8, Change), (9, Change), (10, Steady), (11, Steady)]),
+        // The newest windows still differ from the facts of the first search, one of whose windows was mixed.
+        (2, true, [(2, Change), (8, Steady), (9, Steady), (10, Change)]),
+        (8, true, [(8, Change), (9, Change), (10, Steady), (11, Change)]),
+    ] {
+        let searches = searches_of_a_change(first, 16, has_changed);
+        assert_eq!(searches[..4], expected, "{first} {has_changed}");
+        assert_eq!(searches.len(), 17, "a search in each window ends");
+    }
+    // There are never more windows.
+    assert_eq!(searches_of_a_change(3, 7, true), [(3, Change)]);
+    let steady = searches_of_a_change(3, 8, true);
+    assert!(steady[1..].iter().all(|search| *search == (8, Steady)), "{steady:?}");
+    assert_eq!(steady.len(), 17);
+}
+
 #[test]
 fn pauses_of_the_movers_raise_the_least_gain() {
     // 10 s of a third of the work, in 300 s.

@@ -165,6 +165,9 @@ fn scrapes_are_counted_by_pod() {
     let lines = [(Scrapes, "a-0", "", 6.0), (Scrapes, "b-0", "", 3.0), (Processed, "a-0", "", 1.0)];
     assert_eq!(collect(&roster, &lines).windows[0].min_scrapes(), Some(3));
     assert_eq!(collect(&roster, &[]).windows[0].min_scrapes(), None);
+    // A pod that is never scraped reports nothing.
+    let lines = [(Scrapes, "a-0", "", 6.0), (Scrapes, "b-0", "", 0.0)];
+    assert_eq!(collect(&roster, &lines).windows[0].min_scrapes(), Some(6));
 }
 
 #[test]

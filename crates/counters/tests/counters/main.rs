@@ -8,6 +8,7 @@ mod large;
 mod numbers;
 mod properties;
 mod queries;
+mod silence;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ fn queries_take_the_largest_of_several_jobs() {
         (
             CounterSeries::Scrapes,
             0,
-            "max by (namespace, pod) (count_over_time(up{job=~\".*cairn-actors\"}[30000ms]))",
+            "max by (namespace, pod) (sum_over_time(up{job=~\".*cairn-actors\"}[30000ms]))",
         ),
     ] {
         assert_eq!(series.query(selector, 30_000, offset), expected);

@@ -82,6 +82,10 @@ pub struct Index {
     pub(crate) stale_agents: BTreeSet<String>,
     /// Measured numbers of applications.
     measured: BTreeMap<ApplicationKey, Arc<MeasuredDemand>>,
+    /// Whether counters of applications are read.
+    reads_counters: bool,
+    /// Applications of which nothing is measured although counters are read.
+    unmeasured: BTreeSet<ApplicationKey>,
     /// Load of applications, by the measure it is counted with.
     pub(crate) loads: Mutex<BTreeMap<Measure, Loads>>,
     /// Offered units, by window.
@@ -163,6 +167,7 @@ impl Index {
     pub fn remove_application(&mut self, key: &ApplicationKey) {
         let old = self.applications.remove(key);
         self.measured.remove(key);
+        self.unmeasured.remove(key);
         self.load_changed(key);
         self.update_ownership(key, old.as_deref(), None);
     }

@@ -55,6 +55,8 @@ pub struct AssembledSnapshot {
     pub(super) digests: Digests,
     /// What measured numbers replaced.
     pub(super) replaced: Option<Arc<Replaced>>,
+    /// Whether measured numbers are expected.
+    expects_counters: bool,
     pub(super) application: Arc<ActorApplication>,
 }
 
@@ -107,7 +109,9 @@ pub fn assemble(
     policy: &Policy,
     now: Timestamp,
 ) -> Result<AssembledSnapshot, AssembleError> {
-    assemble_measured(index, key, policy, now, index.measured(key, policy.window))
+    let mut world = assemble_measured(index, key, policy, now, index.measured(key, policy.window))?;
+    world.expects_counters = index.is_judged_by_windows((key, &world.application), policy);
+    Ok(world)
 }
 
 /// The same with other measured numbers of the application, such as those of a single window.
@@ -186,7 +190,16 @@ pub fn assemble_measured(
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     let (digests, application) = (Digests::default(), found.clone());
-    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests, replaced, application })
+    Ok(AssembledSnapshot {
+        snapshot,
+        units,
+        pools,
+        warnings: notes,
+        digests,
+        replaced,
+        expects_counters: false,
+        application,
+    })
 }
 
 /// What an actor needs on a unit, without its work.
@@ -279,6 +292,11 @@ impl AssembledSnapshot {
     /// Whether measured numbers of the application are in the snapshot.
     pub fn is_measured(&self) -> bool {
         self.replaced.is_some()
+    }
+
+    /// Whether windows judge moves for load: it is measured, or counters are expected to return.
+    pub fn is_judged_by_windows(&self) -> bool {
+        self.is_measured() || self.expects_counters
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counters::{MeasuredGroup, MeasuredNumbers};
 use jiff::Timestamp;
-use world::{Index, MeasuredDemand, Objects, Policy, assemble, assemble_measured};
+use world::{Index, MeasuredDemand, Objects, Policy, assemble, assemble_measured, observe};
 
 use super::cluster::{BASE, changed, key, placement};
 
@@ -101,4 +101,45 @@ fn other_applications_count_with_their_measured_work() {
     assert_eq!(load(Some(MeasuredDemand { window: policy.window, numbers: numbers.clone() })), 9);
     assert_eq!(load(Some(MeasuredDemand { window: policy.window * 2, numbers })), 60_000, "another window");
     assert_eq!(load(None), 60_000);
+}
+
+#[test]
+fn windows_judge_load_while_counters_are_away() {
+    // `cam-0` overloads its GPU by the manifest.
+    let manifest = |mode: &str| {
+        let overloaded = world().replace("arrivals: 1/s", "arrivals: 100000/s");
+        overloaded.replace("{actors: [", &format!("{{rebalance: \"{mode}\", actors: ["))
+    };
+    let (policy, now) = (Policy::builtin("p"), Timestamp::UNIX_EPOCH);
+    for (mode, expects_counters, is_unmeasured, is_judged) in [
+        ("On", false, false, false),
+        // No window was read yet, or Prometheus does not answer.
+        ("On", true, false, true),
+        ("DryRun", true, false, true),
+        ("Off", true, false, false),
+        // Its actors ran, and reported nothing.
+        ("On", true, true, false),
+    ] {
+        let mut objects = Objects::default();
+        objects.read("test", &manifest(mode)).unwrap();
+        let mut index = Index::of(&objects);
+        if expects_counters {
+            index.expect_counters();
+        }
+        if is_unmeasured {
+            index.set_unmeasured(&key("app"));
+        }
+        let application = index.application(&key("app")).unwrap().clone();
+        let observed = observe(&index, &application, &policy, None, now).unwrap();
+        let case = format!("{mode} {expects_counters} {is_unmeasured}");
+        assert_eq!(observed.assembled.is_judged_by_windows(), is_judged, "{case}");
+        assert_eq!(observed.inputs.pressure.overload.is_empty(), is_judged, "{case}");
+        assert!(!observed.assembled.is_measured());
+        // Once it is measured, it stays so while counters are away.
+        index.set_measured(
+            &key("app"),
+            Some(Arc::new(MeasuredDemand { window: policy.window, numbers: measured() })),
+        );
+        assert!(assemble(&index, &key("app"), &policy, now).unwrap().is_judged_by_windows());
+    }
 }

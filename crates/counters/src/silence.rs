@@ -1,0 +1,82 @@
+//! Groups and actors that fall silent: their counters are missing, though their load need not have changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::windows::{ActorColumns, GroupReports, Windows, bit};
+
+/// Groups that were measured before the kept windows, if nothing started, stopped or moved since.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MeasuredBefore {
+    messages: BTreeSet<Arc<str>>,
+    work: BTreeSet<Arc<str>>,
+}
+
+impl MeasuredBefore {
+    fn add(&mut self, group: &Arc<str>, reports: &GroupReports) {
+        if reports.has_messages() {
+            self.messages.insert(group.clone());
+        }
+        if reports.has_work() {
+            self.work.insert(group.clone());
+        }
+    }
+
+    /// Whether a group is not measured in a window with these reports, as it was before.
+    fn misses(&self, group: &str, reports: &GroupReports) -> bool {
+        let is_workless = reports.workless * 10 > reports.running;
+        (!reports.has_messages() && self.messages.contains(group))
+            || (is_workless && self.work.contains(group))
+    }
+}
+
+impl Windows {
+    /// Marks the windows in which a group is not measured that is measured in another kept one, or was before.
+    pub(crate) fn mark_incomplete(&mut self) {
+        let mut measured = self.measured_before.clone();
+        for slot in self.slots.iter().filter(|slot| slot.is_sound()) {
+            slot.groups.iter().for_each(|(group, reports)| measured.add(group, reports));
+        }
+        for slot in &mut self.slots {
+            slot.is_incomplete = slot.groups.iter().any(|(group, reports)| measured.misses(group, reports));
+        }
+    }
+
+    /// Remembers the groups that are measured in the windows from this position on, which are about to be forgotten.
+    ///
+    /// After a start, stop or move the actors may be others, which need not report.
+    pub(crate) fn remember(&mut self, first: usize) {
+        let last_change = self.slots.iter().position(|slot| !slot.is_settled && !slot.groups.is_empty());
+        let unchanged = last_change.unwrap_or(self.slots.len());
+        for slot in self.slots[..unchanged].iter().skip(first).filter(|slot| slot.is_usable()) {
+            slot.groups.iter().for_each(|(group, reports)| self.measured_before.add(group, reports));
+        }
+    }
+
+    /// Whether actors ran in at least so many kept windows, and no group was measured in any, nor before.
+    pub fn is_unmeasured(&self, windows: usize) -> bool {
+        let is_known = |reports: &GroupReports| reports.has_messages() || reports.has_work();
+        let is_measured =
+            self.slots.iter().any(|slot| slot.has_scrapes() && slot.groups.values().any(is_known));
+        let MeasuredBefore { messages, work } = &self.measured_before;
+        !is_measured
+            && messages.is_empty()
+            && work.is_empty()
+            && self.slots.iter().filter(|slot| !slot.groups.is_empty()).count() >= windows
+    }
+
+    /// When the newest window in which actors ran ended, in seconds of Prometheus' clock; `None` if Prometheus did not answer.
+    pub fn newest_answered(&self) -> Option<f64> {
+        self.slots.iter().find(|slot| !slot.groups.is_empty()).map(|slot| slot.ended_at)
+    }
+
+    /// By actor: the columns in which it ran without reporting these numbers, if there are any.
+    pub(crate) fn silent(&self, reported: fn(&ActorColumns) -> u16) -> BTreeMap<&str, u16> {
+        let silent = self.actors.iter().map(|(name, actor)| {
+            let ran = actor.kinds.iter().enumerate().filter(|(_, kind)| kind.is_some());
+            let ran = ran.fold(0, |mask, (column, _)| mask | bit(column));
+            (&**name, ran & !reported(actor))
+        });
+        silent.filter(|(_, silent)| *silent != 0).collect()
+    }
+}
