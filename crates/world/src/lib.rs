@@ -23,7 +23,7 @@ mod units;
 
 pub use constraints::refusals::refusal_cause;
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
-pub use demand::application::{ActorName, GroupMember, manifest_actors, template_problem};
+pub use demand::application::{ActorName, GroupMember, manifest_actors, manifest_size, template_problem};
 pub use demand::measured::{group_profiles, last_change, measured_service_times, members, running_actors};
 pub use demand::mobility::groups_that_stay;
 pub use demand::pods::{is_terminal, pod_requests, unit_of};

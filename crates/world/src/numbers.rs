@@ -164,19 +164,36 @@ pub(crate) fn product(factors: impl IntoIterator<Item = Exact>) -> Option<Exact>
     })
 }
 
+/// The sum; `None` if it does not fit 128 bits.
+pub(crate) fn sum(terms: impl IntoIterator<Item = Exact>) -> Option<Exact> {
+    terms.into_iter().try_fold(Exact::from(0), |sum, term| {
+        // Over the least common denominator.
+        let ratio = Exact::new(*sum.denom(), *term.denom());
+        let left = sum.numer().checked_mul(*ratio.denom())?;
+        let right = term.numer().checked_mul(*ratio.numer())?;
+        Some(Exact::new(left.checked_add(right)?, sum.denom().checked_mul(*ratio.denom())?))
+    })
+}
+
+/// The next integer. `Ratio::ceil` adds numerator and denominator, which may not fit.
+pub(crate) fn round_up(exact: Exact) -> i128 {
+    let below = exact.numer().div_euclid(*exact.denom());
+    if exact.is_integer() { below } else { below + 1 }
+}
+
 /// Rounds up; at most 2^53 + 1, which a snapshot rejects.
 pub(crate) fn ceil(exact: Exact) -> u64 {
-    clamp(exact.ceil())
+    clamp(round_up(exact))
 }
 
 /// Rounds down; at most 2^53 + 1.
 pub fn floor(exact: Exact) -> u64 {
-    clamp(exact.floor())
+    clamp(exact.numer().div_euclid(*exact.denom()))
 }
 
-fn clamp(whole: Exact) -> u64 {
+fn clamp(whole: i128) -> u64 {
     let most = i128::from(placement::LARGEST) + 1;
-    u64::try_from(whole.to_integer().clamp(0, most)).expect("clamped to what fits")
+    u64::try_from(whole.clamp(0, most)).expect("clamped to what fits")
 }
 
 #[cfg(test)]
@@ -254,8 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn overflowing_sums_are_none() {
+        let large = Exact::from(i128::MAX);
+        for (terms, expected) in [
+            (vec![], Some(Exact::from(0))),
+            (vec![Exact::new(1, 6), Exact::new(1, 10), Exact::new(-1, 15)], Some(Exact::new(1, 5))),
+            (vec![large, Exact::from(-1)], Some(large - Exact::from(1))),
+            (vec![large, Exact::from(1)], None),
+            (vec![Exact::from(1 << 70), Exact::new(1, 1 << 70)], None),
+            (vec![Exact::new(1, i128::MAX), Exact::new(1, 2)], None),
+        ] {
+            assert_eq!(sum(terms.clone()), expected, "{terms:?}");
+        }
+    }
+
+    #[test]
     fn requests_round_up_and_capacity_rounds_down() {
         assert_eq!((ceil(Exact::new(7, 2)), floor(Exact::new(7, 2))), (4, 3));
+        assert_eq!(
+            (ceil(Exact::from(-7)), round_up(Exact::new(-7, 2)), floor(Exact::new(-7, 2))),
+            (0, -3, 0)
+        );
+        assert_eq!(ceil(Exact::new(i128::MAX, 2)), placement::LARGEST + 1);
         assert_eq!(ceil(Exact::from(i128::from(u64::MAX))), placement::LARGEST + 1);
     }
 }

@@ -19,6 +19,8 @@ use crate::rebalance::{Rebalance, RebalanceParameters, percent};
 const PARAMETERS: &str = "policy.yaml";
 /// Key of the program.
 pub const PROGRAM: &str = "program.lp";
+/// The smallest window: a second. Prometheus is queried once in each, and actors are observed twice.
+const SHORTEST_WINDOW: i128 = 1_000_000;
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
@@ -147,6 +149,9 @@ impl Policy {
         let field = |field: &str, problem: String| error(format!("{PARAMETERS}, {field}"), problem);
         let window = positive("window", given.window.as_deref().unwrap_or("30s"), duration)
             .map_err(|e| field("window", e))?;
+        if window < Exact::from(SHORTEST_WINDOW) {
+            return Err(field("window", "is shorter than a second; choose a longer one".to_owned()));
+        }
         if window > Exact::from(LONGEST_WINDOW) {
             return Err(field("window", "is longer than a day; choose a shorter one".to_owned()));
         }

@@ -122,15 +122,17 @@ pub fn application_status(
     };
     let running = wanted.iter().filter(runs).count();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let complete = placed == wanted.len();
+    // Of a manifest with too many actors only some are listed.
+    let all = wanted.len().max(world::manifest_size(application));
+    let complete = placed == all;
     let phase = match (&outcome.failure, application.spec.paused) {
         (_, true) => ApplicationPhase::Paused,
         (Some(_), _) if outcome.decision.is_none() => ApplicationPhase::Failed,
-        _ if running == wanted.len() => ApplicationPhase::Running,
+        _ if running == all => ApplicationPhase::Running,
         _ if running == placed && !complete => ApplicationPhase::Degraded,
         _ => ApplicationPhase::Placing,
     };
-    let findings = findings(application, outcome, (wanted.len(), placed, running));
+    let findings = findings(application, outcome, (all, placed, running));
     ActorApplicationStatus {
         observed_generation: application.metadata.generation,
         phase: Some(phase),
@@ -138,7 +140,7 @@ pub fn application_status(
         actors: Some(ActorCounts {
             ready: count(outcome.progress.ready),
             updated: count(outcome.progress.updated),
-            ..ActorCounts::new(count(wanted.len()), count(placed), count(running))
+            ..ActorCounts::new(count(all), count(placed), count(running))
         }),
         revision: Some(outcome.progress.revisions.clone())
             .filter(|revision| *revision != crds::Revisions::default()),

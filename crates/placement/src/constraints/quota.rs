@@ -7,7 +7,9 @@ use super::{ConstraintKind, ViolationTracker};
 use crate::checker::checked::{Checked, Rule, Used, Violation};
 use crate::checker::index::number;
 use crate::criteria::{Encoding, Facts, Step};
+use crate::error::{SnapshotError, fits};
 use crate::file::format::{Actor, Constraint, SnapshotFile, Unit};
+use crate::file::names::Names;
 use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
 use crate::problem::room::Rooms;
 use crate::rules::circuit::{Now, UNLIMITED, Writer};
@@ -140,6 +142,17 @@ fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
 }
 
 impl ConstraintKind for Quota {
+    fn agrees<'a>(
+        &self,
+        position: usize,
+        given: &'a Constraint,
+        _: &mut Names<'a>,
+    ) -> Result<(), SnapshotError> {
+        let Constraint::Quota { units, .. } = given else { return Ok(()) };
+        let mut amounts = units.iter().flatten();
+        amounts.try_for_each(|(id, amount)| fits(&|| format!("constraints[{position}].units.{id}"), *amount))
+    }
+
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Quota { max, .. } = given else { return None };
         Some(("max", *max))

@@ -442,3 +442,24 @@ proptest! {
         _ = serde_json::from_str::<SnapshotFile>(&text);
     }
 }
+
+#[test]
+fn amounts_of_quotas_are_in_range() {
+    let quota = |amount: u64| {
+        refused(
+            "/constraints/-",
+            json!({"type": "quota", "actors": ["v/s/a"], "max": 1, "units": {"n/cpu-0": amount}}),
+        )
+    };
+    assert_eq!(
+        quota(LARGEST + 1),
+        "constraints[9].units.n/cpu-0: 9007199254740993 is above 2^53; use a smaller number or a coarser unit"
+    );
+    assert!(quota(1 << 63).starts_with("constraints[9].units.n/cpu-0: 9223372036854775808 is above 2^53"));
+    assert_eq!(quota(1), "accepted");
+    let alone = json!({"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": 1}], "constraints": [
+        {"type": "quota", "actors": [], "max": 1, "units": {"u": 1_u64 << 63}}]});
+    assert!(
+        Snapshot::read(&alone.to_string()).unwrap_err().to_string().starts_with("constraints[0].units.u: ")
+    );
+}

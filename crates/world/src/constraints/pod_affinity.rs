@@ -16,12 +16,13 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     let mut rules = Vec::new();
     let mut apart: Vec<(PodTerm, BTreeSet<String>)> = Vec::new();
     let mut near: Vec<Joining> = Vec::new();
+    let of_existing = terms_of_existing(of);
     for template in of.templates {
         for term in anti_affinity(&template.spec, of.namespace, &template.labels) {
             rules.extend(repelled_by_existing(of, template, &term));
             collect(&mut apart, term, &template.ids);
         }
-        rules.extend(repelling(of, template));
+        rules.extend(repelling(of, template, &of_existing));
         let terms = affinity(&template.spec, of.namespace, &template.labels);
         if !terms.is_empty() {
             for term in &terms {
@@ -79,23 +80,41 @@ fn repelled_by_existing(of: &PodRules, template: &PodTemplate, term: &PodTerm) -
     template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
 }
 
+/// The anti-affinity of existing pods.
+fn terms_of_existing<'a>(of: &'a PodRules) -> Vec<(&'a ExistingPod<'a>, PodTerm)> {
+    let of_pod = |pod: &'a ExistingPod<'a>| {
+        let terms = anti_affinity(&pod.spec, pod.namespace, &pod.labels);
+        terms.into_iter().map(move |term| (pod, term))
+    };
+    of.existing.iter().flat_map(of_pod).collect()
+}
+
 /// Existing pods whose anti-affinity selects the template's pods.
-fn repelling(of: &PodRules, template: &PodTemplate) -> Vec<Constraint> {
-    let mut nodes: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
-    for pod in of.existing {
-        for term in anti_affinity(&pod.spec, pod.namespace, &pod.labels) {
-            if term.matches(of.index, of.namespace, &template.labels) {
-                nodes.entry((term.topology_key, pod.name.clone())).or_default().insert(pod.node);
-            }
+fn repelling(
+    of: &PodRules,
+    template: &PodTemplate,
+    of_existing: &[(&ExistingPod, PodTerm)],
+) -> Vec<Constraint> {
+    let mut nodes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (pod, term) in of_existing {
+        if term.matches(of.index, of.namespace, &template.labels) {
+            nodes.entry((&term.topology_key, &pod.name)).or_default().insert(pod.node);
         }
     }
-    let rule = |((key, pod), at): ((String, String), BTreeSet<&str>)| {
-        let domains = TopologyDomains::of(of.index, &key, |_| true);
+    // A pod may have many terms with labels that no node has.
+    let mut of_key: BTreeMap<&str, TopologyDomains> = BTreeMap::new();
+    let mut rules = Vec::new();
+    for ((key, pod), at) in nodes {
+        let domains = of_key.entry(key).or_insert_with(|| TopologyDomains::of(of.index, key, |_| true));
         let taken: BTreeSet<&str> = at.into_iter().filter_map(|node| domains.at(node)).collect();
+        if taken.is_empty() {
+            continue;
+        }
         let reason = format!("the anti-affinity of pod {pod} excludes the same {key}");
-        template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
-    };
-    nodes.into_iter().filter_map(rule).collect()
+        let is_taken = |node: &str| domains.at(node).is_some_and(|at| taken.contains(at));
+        rules.extend(template.never_on(of.offer, reason, is_taken));
+    }
+    rules
 }
 
 /// Actors that may not share a domain with peers.

@@ -13,6 +13,7 @@ use crate::constraints::selectors::labels_match;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::pods::is_terminal;
 use crate::demand::requested::{admission, desired_actors};
+use crate::demand::size::exceeds_limits;
 use crate::index::ownership::Ownership;
 use crate::units::offer::Offer;
 use crate::{ActorName, ApplicationKey, Index};
@@ -250,6 +251,10 @@ fn decided_pods<'a>(
             continue;
         }
         let Some(placement) = index.placement(other) else { continue };
+        // Lists of a refused manifest are not walked; its pods count as they are.
+        if exceeds_limits(application) {
+            continue;
+        }
         let actors = desired_actors(index, application);
         let group_of: BTreeMap<String, &String> =
             actors.names.iter().map(|name| (name.short(), &name.group)).collect();

@@ -1,6 +1,6 @@
 //! `topologySpreadConstraints` with `DoNotSchedule`: the plug-in `PodTopologySpread` of kube-scheduler.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{Node, PodSpec, TopologySpreadConstraint};
 use kube::ResourceExt;
@@ -11,8 +11,8 @@ use crate::constraints::selectors::{rejects_by_selector, tolerates_all};
 use crate::demand::requested::admission;
 use crate::units::unit::Unit;
 
-/// A spread with equal peers and domains binds several groups together.
-type Bound = (Vec<String>, Vec<Domain>, u64, String);
+/// A spread with equal peers and domains binds several groups together. Its reason comes first: it mostly tells spreads apart.
+type Bound = (String, u64, Vec<String>, Vec<Domain>);
 
 /// Constraints by required spreads.
 pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
@@ -21,19 +21,30 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
     let mut bound: Vec<(Bound, BTreeSet<String>)> = Vec::new();
     for template in of.templates {
         let all: Vec<&TopologySpreadConstraint> = required(template).collect();
-        let has_keys = |node: &Node| all.iter().all(|it| node.labels().contains_key(&it.topology_key));
         if all.is_empty() {
             continue;
         }
         let keys: BTreeSet<&str> = all.iter().map(|it| it.topology_key.as_str()).collect();
-        let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
-        let reason = format!("topology spread needs a node with the label {keys}");
-        let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
-        rules.extend(template.never_on(of.offer, reason, lacks));
-        let specs = pooled_specs(of, template);
+        let has_keys = |node: &Node| keys.iter().all(|key| node.labels().contains_key(*key));
+        let with_keys = index.nodes.iter().filter(|(_, node)| has_keys(node));
+        let with_keys: BTreeSet<&str> = with_keys.map(|(name, _)| name.as_str()).collect();
+        let listed: Vec<&str> = keys.iter().copied().collect();
+        let reason = format!("topology spread needs a node with the label {}", listed.join(" and "));
+        rules.extend(template.never_on(of.offer, reason, |node| !with_keys.contains(node)));
         // Pools restrict actors to nodes as a node selector does.
         let own: BTreeSet<&str> = own_units(of, template).map(|unit| unit.node.as_str()).collect();
-        for (spread, spec) in all.iter().flat_map(|spread| specs.iter().map(move |spec| (spread, spec))) {
+        let specs = pooled_specs(of, template);
+        // By whether the pods may come by affinity, and by taints.
+        let facts = |spec: &PodSpec| -> BTreeMap<&str, (bool, bool)> {
+            let nodes = with_keys.iter().filter_map(|name| Some((*name, index.nodes.get(*name)?)));
+            let of_node = |(name, node): (_, &Node)| {
+                let by_affinity = own.contains(name) && !rejects_by_selector(spec, node);
+                (name, (by_affinity, tolerates_all(spec, node)))
+            };
+            nodes.map(|(name, node)| of_node((name, node))).collect()
+        };
+        let facts: Vec<_> = specs.iter().map(facts).collect();
+        for (spread, facts) in all.iter().flat_map(|spread| facts.iter().map(move |facts| (spread, facts))) {
             let of_pod = (of.namespace, &template.labels);
             let keys = spread.match_label_keys.as_deref();
             let term =
@@ -42,11 +53,11 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
                 |policy: Option<&String>, default: bool| policy.map_or(default, |policy| policy == "Honor");
             let by_affinity = honors(spread.node_affinity_policy.as_ref(), true);
             let by_taints = honors(spread.node_taints_policy.as_ref(), false);
-            let has_own = |node: &Node| node.metadata.name.as_deref().is_some_and(|name| own.contains(name));
             let is_eligible = |node: &Node| {
-                has_keys(node)
-                    && (!by_affinity || has_own(node) && !rejects_by_selector(spec, node))
-                    && (!by_taints || tolerates_all(spec, node))
+                let facts = node.metadata.name.as_deref().and_then(|name| facts.get(name));
+                facts.is_some_and(|(affine, tolerated)| {
+                    (!by_affinity || *affine) && (!by_taints || *tolerated)
+                })
             };
             let domains = TopologyDomains::of(index, &spread.topology_key, is_eligible);
             let counted = of
@@ -63,14 +74,14 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
             let skew = u64::try_from(spread.max_skew).unwrap_or(1);
             let reason =
                 format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), spread.topology_key);
-            let key = (peers.into_iter().collect(), listed, skew, reason);
+            let key = (reason, skew, peers.into_iter().collect(), listed);
             match bound.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, actors)) => actors.extend(template.ids.iter().cloned()),
                 None => bound.push((key, template.ids.iter().cloned().collect())),
             }
         }
     }
-    rules.extend(bound.into_iter().map(|((peers, domains, skew, reason), actors)| Constraint::Peers {
+    rules.extend(bound.into_iter().map(|((reason, skew, peers, domains), actors)| Constraint::Peers {
         actors: actors.into_iter().collect(),
         peers,
         domains,

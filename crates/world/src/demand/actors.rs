@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Instance, InstanceOrigin};
+use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
 use kube::ResourceExt;
 
 use crate::demand::admission::PodAdmission;
@@ -47,9 +47,13 @@ pub struct RejectedRequest {
 }
 
 impl ApplicationActors {
-    /// All actors of an application and the rejected requests, given its requested Instances.
-    pub(crate) fn of<'a>(application: &ActorApplication, asked: impl Iterator<Item = &'a Instance>) -> Self {
-        let mut actors = Self { names: manifest_actors(application), ..Self::default() };
+    /// All actors of an application and the rejected requests, given its requested Instances and its decision.
+    pub(crate) fn of<'a>(
+        application: &ActorApplication,
+        asked: impl Iterator<Item = &'a Instance>,
+        decision: Option<&Placement>,
+    ) -> Self {
+        let mut actors = Self { names: names_of_manifest(application, decision), ..Self::default() };
         let mut asked: Vec<&Instance> = asked.collect();
         if asked.is_empty() {
             return actors;
@@ -103,6 +107,34 @@ impl ApplicationActors {
         let wanted = self.needs.get(&name.short()).and_then(|needs| needs.kind.as_deref());
         wanted.is_none_or(|wanted| wanted == kind)
     }
+}
+
+/// The actors of a manifest. Of one with too many, which is not planned, also all that were decided: they keep running.
+fn names_of_manifest(application: &ActorApplication, decision: Option<&Placement>) -> Vec<ActorName> {
+    let names = manifest_actors(application);
+    if names.len() <= MAX_ACTORS {
+        return names;
+    }
+    let groups: BTreeMap<&str, (usize, i32)> = application
+        .spec
+        .actors
+        .iter()
+        .enumerate()
+        .map(|(position, group)| (group.name.as_str(), (position, group.replicas)))
+        .collect();
+    let key = ApplicationKey::of(application);
+    let decided = decision.into_iter().flat_map(|decision| &decision.spec.assignments);
+    let decided = decided.filter_map(|assignment| {
+        let (group, index) = assignment.actor.rsplit_once('-')?;
+        let (_, replicas) = groups.get(group)?;
+        let index = index.parse::<i32>().ok().filter(|index| (0..*replicas).contains(index))?;
+        let (application, group) = (key.clone(), group.to_owned());
+        Some(ActorName { application, group, member: GroupMember::Index(index) })
+    });
+    let position = |name: &ActorName| groups.get(name.group.as_str()).map(|(position, _)| *position);
+    let all: BTreeMap<(Option<usize>, GroupMember), ActorName> =
+        names.into_iter().chain(decided).map(|name| ((position(&name), name.member.clone()), name)).collect();
+    all.into_values().collect()
 }
 
 /// The actor of an Instance.

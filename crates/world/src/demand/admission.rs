@@ -10,6 +10,9 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use crate::demand::pods::{Amounts, Quantities, add_largest, pod_level_requests, requests};
 use crate::numbers::{NumberError, to_quantity};
 
+/// Maximum number of tolerations that are merged.
+const MAX_MERGED: usize = 512;
+
 /// What admission adds to the pods of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodAdmission {
@@ -123,7 +126,12 @@ fn add_runtime_class(spec: &mut PodSpec, class: &RuntimeClass) {
 }
 
 /// `MergeTolerations`: drops those that another one includes; of equal ones the first is kept.
+///
+/// Compares each with each: longer lists, which only refused manifests have, stay as they are. They tolerate the same.
 fn merged(all: &[Toleration]) -> Vec<Toleration> {
+    if all.len() > MAX_MERGED {
+        return all.to_vec();
+    }
     let mut kept: Vec<Toleration> = Vec::new();
     for (position, toleration) in all.iter().enumerate() {
         let is_included = kept.iter().any(|other| includes(other, toleration))

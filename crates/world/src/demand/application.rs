@@ -6,7 +6,9 @@ use crds::{ActorApplication, ActorGroup, DevicePool};
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::ApplicationKey;
+use crate::demand::actors::MAX_ACTORS;
 use crate::demand::pods::requests;
+use crate::demand::replicas;
 use crate::units::device_resource::{Provides, provides};
 
 /// Name of an actor.
@@ -45,7 +47,12 @@ impl fmt::Display for ActorName {
     }
 }
 
-/// All actors of a manifest, in the order of its groups.
+/// Number of actors of a manifest.
+pub fn manifest_size(application: &ActorApplication) -> usize {
+    application.spec.actors.iter().map(replicas).fold(0, usize::saturating_add)
+}
+
+/// All actors of a manifest, in the order of its groups; of a manifest with too many, one more than are supported.
 pub fn manifest_actors(application: &ActorApplication) -> Vec<ActorName> {
     let key = ApplicationKey::of(application);
     let of_group = |group: &ActorGroup| {
@@ -56,7 +63,7 @@ pub fn manifest_actors(application: &ActorApplication) -> Vec<ActorName> {
             member: GroupMember::Index(index),
         })
     };
-    application.spec.actors.iter().flat_map(of_group).collect()
+    application.spec.actors.iter().flat_map(of_group).take(MAX_ACTORS + 1).collect()
 }
 
 /// Why a template is invalid, as far as the schema does not check it.

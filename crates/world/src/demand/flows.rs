@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::numbers::{Exact, ceil};
+use crate::numbers::{Exact, ceil, sum};
 
 /// Messages between two actors, or between each pair of two groups; the pair is in ascending order.
 #[derive(Default)]
@@ -28,16 +28,16 @@ pub(crate) struct GroupFlow {
 }
 
 /// Both directions between two groups as integers. Their sum is rounded up once; within a group each direction is.
-fn rounded((a, b): (usize, usize), flow: &Flow) -> (u64, u64) {
+fn rounded((a, b): (usize, usize), flow: &Flow) -> Option<(u64, u64)> {
     let up = ceil(flow.up);
-    (up, if a == b { up } else { ceil(flow.up + flow.down).saturating_sub(up) })
+    Some((up, if a == b { up } else { ceil(sum([flow.up, flow.down])?).saturating_sub(up) }))
 }
 
-/// Channels between two groups.
-pub(crate) fn group_flows((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow> {
-    let (up, down) = rounded((a, b), flow);
+/// Channels between two groups; `None` if a sum does not fit 128 bits.
+pub(crate) fn group_flows((a, b): (usize, usize), flow: &Flow) -> Option<Vec<GroupFlow>> {
+    let (up, down) = rounded((a, b), flow)?;
     // Within a group a pair has both directions.
-    let drag = if a == b { 2 * flow.drag } else { flow.drag };
+    let drag = if a == b { flow.drag.saturating_mul(2) } else { flow.drag };
     let mut channels = vec![GroupFlow { from: a, to: b, count: up, drag }];
     if a != b {
         channels.push(GroupFlow { from: b, to: a, count: down, drag: 0 });
@@ -48,30 +48,31 @@ pub(crate) fn group_flows((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow>
         channels[0].drag = drag;
     }
     channels.retain(|channel| channel.count > 0 || channel.drag > 0);
-    channels
+    Some(channels)
 }
 
-/// Messages of two actors in both directions, beyond those of their groups; the total is rounded up once.
+/// Messages of two actors in both directions, beyond those of their groups; the total is rounded up once. `None` if a sum does not
+/// fit 128 bits.
 pub(crate) fn pair_messages(
     of_groups: &BTreeMap<(usize, usize), Flow>,
     [first, second]: [usize; 2],
     flow: &Flow,
-) -> (u64, u64) {
+) -> Option<(u64, u64)> {
     let pair = (first.min(second), first.max(second));
     let Some(groups) = of_groups.get(&pair) else {
         let up = ceil(flow.up);
-        return (up, ceil(flow.up + flow.down).saturating_sub(up));
+        return Some((up, ceil(sum([flow.up, flow.down])?).saturating_sub(up)));
     };
-    let (said_up, said_down) = rounded(pair, groups);
+    let (said_up, said_down) = rounded(pair, groups)?;
     let (more_up, more_down) = match first.cmp(&second) {
         std::cmp::Ordering::Less => (groups.up, groups.down),
         std::cmp::Ordering::Equal => (groups.up, groups.up),
         std::cmp::Ordering::Greater => (groups.down, groups.up),
     };
-    let all = ceil(flow.up + more_up + flow.down + more_down).saturating_sub(said_up + said_down);
+    let all = ceil(sum([flow.up, more_up, flow.down, more_down])?).saturating_sub(said_up + said_down);
     let said_up = if first <= second { said_up } else { said_down };
-    let up = ceil(flow.up + more_up).saturating_sub(said_up).min(all);
-    (up, all - up)
+    let up = ceil(sum([flow.up, more_up])?).saturating_sub(said_up).min(all);
+    Some((up, all - up))
 }
 
 /// Position of an actor's group.
@@ -95,7 +96,7 @@ mod tests {
                 let pair = (first.min(second), first.max(second));
                 let is_own = first == second;
                 let groups = Flow { up: part(up), down: part(if is_own { 0 } else { down }), drag: 3 };
-                let channels = group_flows(pair, &groups);
+                let channels = group_flows(pair, &groups).unwrap();
                 let said: u64 =
                     channels.iter().map(|channel| channel.count * if is_own { 2 } else { 1 }).sum();
                 assert_eq!(
@@ -104,7 +105,7 @@ mod tests {
                 );
                 let flow = Flow { up: part(more_up), down: part(more_down), drag: 0 };
                 let of_groups = BTreeMap::from([(pair, groups)]);
-                let (there, back) = pair_messages(&of_groups, [first, second], &flow);
+                let (there, back) = pair_messages(&of_groups, [first, second], &flow).unwrap();
                 let all = part(more_up + more_down + up + if is_own { up } else { down });
                 // Within a group both directions are equal, so an odd sum becomes even.
                 let expected = if is_own { ceil(all).max(said) } else { ceil(all) };
@@ -118,6 +119,6 @@ mod tests {
         }
         assert_eq!(checked, 3 * 9 * 9 * 9);
         let alone = Flow { up: part(3), down: part(3), drag: 0 };
-        assert_eq!(pair_messages(&BTreeMap::new(), [0, 1], &alone), (1, 0));
+        assert_eq!(pair_messages(&BTreeMap::new(), [0, 1], &alone), Some((1, 0)));
     }
 }

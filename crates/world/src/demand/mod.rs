@@ -8,6 +8,7 @@ pub(crate) mod measured;
 pub(crate) mod mobility;
 pub(crate) mod pods;
 pub(crate) mod requested;
+pub(crate) mod size;
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::admission::PodAdmission;
 use crate::demand::flows::{Flow, GroupFlow, group_flows, group_of, pair_messages};
 use crate::demand::pods::{Quantities, resource_amounts};
-use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
+use crate::demand::size::{size_problem, template_problem};
+use crate::numbers::{Exact, ceil, duration, product, quantity, rate, round_up, sum};
 
 /// Maximum per actor of work, messages, move cost and requests. The sum over 5,000 actors stays below 2^53, the limit
 /// of a snapshot. A larger number is a mistake: it means tens of thousands of lanes.
@@ -61,6 +63,10 @@ impl Numbers {
         actors: &ApplicationActors,
         policy: &Policy,
     ) -> Result<Self, String> {
+        // Before anything is listed: other applications' manifests are read under the index's lock, too.
+        if let Some(problem) = size_problem(application, actors).or_else(|| template_problem(application)) {
+            return Err(problem);
+        }
         let groups = &application.spec.actors;
         let members = actors.by_group(application);
         let position = |name: &str, at: &str| {
@@ -101,56 +107,54 @@ impl Numbers {
                 continue;
             }
             let pair_rate = rate / whole(each);
-            towards[to] += pair_rate * whole(each * senders) / whole(receivers);
+            let received = pair_rate * whole(each * senders) / whole(receivers);
+            towards[to] = sum([towards[to], received]).ok_or_else(|| too_many_digits(&at))?;
             // A large message counts several times as traffic, but once as work.
             let quanta = product([bytes, policy.message_quantum.recip()])
-                .map(|quanta| quanta.ceil().max(Exact::from(1)));
+                .map(|quanta| Exact::from(round_up(quanta).max(1)));
             let sent = quanta.and_then(|quanta| product([rate, seconds, quanta]));
             let sent = bounded(sent, MAX_PER_ACTOR, || {
                 format!("spec.{at}: an actor sends too many messages in a window (rate times messageBytes)")
             })?;
-            let count = sent / whole(each);
+            let count = product([sent, whole(each).recip()]).ok_or_else(|| too_many_digits(&at))?;
             let drag =
                 u64::try_from(channel.drag).map_err(|_| format!("spec.{at}.drag: is below 0; correct it"))?;
             let add = |flows: &mut BTreeMap<(usize, usize), Flow>, a: usize, b: usize| {
                 let flow = flows.entry((a.min(b), a.max(b))).or_default();
-                *(if a <= b { &mut flow.up } else { &mut flow.down }) += count;
-                flow.drag += drag;
+                let messages = if a <= b { &mut flow.up } else { &mut flow.down };
+                *messages = sum([*messages, count])?;
+                flow.drag = flow.drag.saturating_add(drag);
+                Some(())
             };
-            match channel.pattern {
+            let added = match channel.pattern {
                 ChannelPattern::AllToAll => add(&mut of_groups, from, to),
                 ChannelPattern::OneToOne => {
-                    (0..senders).for_each(|at| add(&mut flows, members[from][at], members[to][at]));
+                    (0..senders).try_for_each(|at| add(&mut flows, members[from][at], members[to][at]))
                 }
-                ChannelPattern::Ring => (0..senders).for_each(|at| {
-                    add(&mut flows, members[from][at], members[to][(at + 1) % senders]);
-                }),
-            }
+                ChannelPattern::Ring => (0..senders)
+                    .try_for_each(|at| add(&mut flows, members[from][at], members[to][(at + 1) % senders])),
+            };
+            added.ok_or_else(|| too_many_digits(&at))?;
         }
         let of_group = |(group, towards)| group_numbers(group, towards, policy, &actors.admission);
         let groups = groups.iter().zip(towards).map(of_group);
         let groups = groups.collect::<Result<_, _>>()?;
-        let messages = flows.iter().flat_map(|(&(a, b), flow)| {
-            let (up, down) = pair_messages(&of_groups, [a, b].map(|actor| group_of(&members, actor)), flow);
-            [(a, b, up), (b, a, down)]
-        });
+        let mut messages = Vec::new();
+        for (&(a, b), flow) in &flows {
+            let (up, down) = pair_messages(&of_groups, [a, b].map(|actor| group_of(&members, actor)), flow)
+                .ok_or_else(|| too_many_digits("channels"))?;
+            messages.extend([(a, b, up), (b, a, down)].into_iter().filter(|(_, _, count)| *count > 0));
+        }
+        let of_groups: Option<Vec<Vec<GroupFlow>>> =
+            of_groups.iter().map(|(pair, flow)| group_flows(*pair, flow)).collect();
+        let of_groups = of_groups.ok_or_else(|| too_many_digits("channels"))?;
         Ok(Self {
             groups,
-            messages: messages.filter(|(_, _, count)| *count > 0).collect(),
-            of_groups: of_groups.iter().flat_map(|(pair, flow)| group_flows(*pair, flow)).collect(),
+            messages,
+            of_groups: of_groups.into_iter().flatten().collect(),
             drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
         })
     }
-}
-
-/// Upper bound on the edges of the channels, without listing them; a channel between groups is one edge.
-pub(crate) fn edges_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
-    let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
-    let of_channel = |channel: &crds::Channel| match channel.pattern {
-        ChannelPattern::AllToAll => 1,
-        ChannelPattern::OneToOne | ChannelPattern::Ring => size(&channel.from),
-    };
-    application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
 }
 
 fn group_numbers(
@@ -177,7 +181,9 @@ fn group_numbers(
                 at("template")
             ));
         }
-        let work = bounded(product([towards + arrivals, seconds, service]), max_work(policy), || {
+        let handled = sum([towards, arrivals]);
+        let work = handled.and_then(|handled| product([handled, seconds, service]));
+        let work = bounded(work, max_work(policy), || {
             format!(
                 "{}: an actor has too much work in a window (arrivals times serviceTime)",
                 at("serviceTime")
@@ -207,6 +213,13 @@ fn bounded(number: Option<Exact>, most: u64, what: impl Fn() -> String) -> Resul
     number
         .filter(|number| *number <= bound)
         .ok_or_else(|| format!("{}; the maximum is 2^{power}, correct it", what()))
+}
+
+/// Rates whose sum is not representable.
+fn too_many_digits(at: &str) -> String {
+    format!(
+        "spec.{at}: the rates of its actors' channels cannot be added exactly; write them with fewer digits"
+    )
 }
 
 pub(crate) fn replicas(group: &ActorGroup) -> usize {

@@ -22,7 +22,9 @@ pub(crate) fn admission(index: &Index, namespace: &str) -> PodAdmission {
 /// All actors of an application, and the rejected requests.
 pub fn desired_actors(index: &Index, application: &ActorApplication) -> ApplicationActors {
     let admission = admission(index, &namespace_of(application));
-    ApplicationActors { admission, ..ApplicationActors::of(application, index.requests_of(application)) }
+    let decision = index.placement(&ApplicationKey::of(application)).map(AsRef::as_ref);
+    let asked = index.requests_of(application);
+    ApplicationActors { admission, ..ApplicationActors::of(application, asked, decision) }
 }
 
 impl Index {

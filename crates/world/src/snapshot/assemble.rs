@@ -10,17 +10,18 @@ use k8s_openapi::api::core::v1::Pod;
 use placement::file::{
     Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
 };
-use placement::{MOST_EDGES, Snapshot, SnapshotError};
+use placement::{Snapshot, SnapshotError};
 
+use crate::constraints::constraints;
 use crate::constraints::left_to_scheduler::left_to_scheduler;
 use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::unreachable::UnschedulablePods;
-use crate::constraints::{avoided_pairs, constraints};
-use crate::demand::actors::{ApplicationActors, MAX_ACTORS, actors_of_instance};
+use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::application::{ActorName, template_problem};
 use crate::demand::pods::{Quantities, amounts_with_pod, is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
-use crate::demand::{Numbers, edges_of, replicas};
+use crate::demand::size::{self, size_problem};
+use crate::demand::{Numbers, replicas};
 use crate::digest::digest;
 use crate::index::loads::{LoadSum, RunningPod};
 use crate::index::objects::ApplicationKey;
@@ -128,7 +129,9 @@ pub fn assemble_measured(
     let found = find(index, key)?;
     let application = found.as_ref();
     let actors = desired_actors(index, application);
-    check_size(application, &actors)?;
+    if let Some(problem) = size_problem(application, &actors) {
+        return Err(AssembleError::TooLarge(problem));
+    }
     let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
     check_templates(application, &pools)?;
     let numbers = Numbers::of(application, &actors, policy).map_err(AssembleError::Invalid)?;
@@ -321,27 +324,10 @@ fn other_applications<'a>(
     others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
 }
 
-fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
-    let count = actors.names.len();
-    if count > MAX_ACTORS {
-        let problem =
-            format!("the application has {count} actors, at most {MAX_ACTORS} are supported; divide it");
-        return Err(AssembleError::TooLarge(problem));
-    }
-    let groups = application.spec.actors.iter().map(|group| group.name.as_str());
-    let sizes = groups.zip(actors.by_group(application)).map(|(name, members)| (name, members.len()));
-    let sizes = sizes.collect();
-    let edges = edges_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
-    if edges > MOST_EDGES {
-        let problem = format!(
-            "channels and avoid rules create {edges} edges, at most {MOST_EDGES} are supported; avoid smaller groups"
-        );
-        return Err(AssembleError::TooLarge(problem));
-    }
-    Ok(())
-}
-
 fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Result<(), AssembleError> {
+    if let Some(problem) = size::template_problem(application) {
+        return Err(AssembleError::Invalid(problem));
+    }
     for group in &application.spec.actors {
         for implementation in &group.implementations {
             let spec = implementation.template.spec.clone().unwrap_or_default();

@@ -11,6 +11,7 @@ mod numbered;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
 pub(crate) mod report;
+mod selector_cost;
 pub(crate) mod selectors;
 pub(crate) mod slices;
 pub(crate) mod slots;
@@ -212,8 +213,12 @@ impl Measures {
             |field: &str, text: &str| rational(text).map_err(|e| format!("spec.{field}: {e}; correct it"));
         let speed = number("speed", &pool.spec.speed)?;
         let share = number("utilizationTarget", &pool.spec.utilization_target)?;
+        let per_lane = product([policy.window, share, speed]).ok_or_else(|| {
+            "spec.speed: speed times utilizationTarget is too large or has too many digits; correct it"
+                .to_owned()
+        })?;
         Ok(Self {
-            per_lane: policy.window * share * speed,
+            per_lane,
             lanes: pool.spec.lanes.map(|lanes| Exact::from(i128::from(lanes))),
             sharing: pool.spec.max_instances_per_unit().and_then(|most| u64::try_from(most).ok()),
         })

@@ -25,24 +25,31 @@ impl OfferCache {
         self.whole = None;
     }
 
-    /// Recomputes the offer of a node; volatile offers stay marked as changed.
-    fn compute(&mut self, index: &Index, node: &str, policy: &Policy) {
-        let Some(free) = free_node(index, node) else {
+    /// Recomputes the offer of a node by `of`, which also tells whether the offer is volatile. It is unmarked only afterwards, and
+    /// volatile offers stay marked as changed.
+    fn compute(&mut self, node: &str, of: impl Fn(&str) -> Option<(NodeUnits, bool)>) {
+        let Some((units, is_volatile)) = of(node) else {
             self.by_node.remove(node);
+            self.changed.remove(node);
             return;
         };
-        let offer = node_offer(index, &free, policy);
-        let units = offer.units.into_iter().map(Arc::new).collect();
-        self.by_node.insert(node.to_owned(), NodeUnits { units, reports: offer.reports });
-        if free.is_volatile() {
-            self.changed(node);
+        self.by_node.insert(node.to_owned(), units);
+        if !is_volatile {
+            self.changed.remove(node);
+        }
+    }
+
+    /// Recomputes the offers of all changed nodes.
+    fn compute_changed(&mut self, of: impl Fn(&str) -> Option<(NodeUnits, bool)>) {
+        for node in self.changed.clone() {
+            self.compute(&node, &of);
         }
     }
 
     /// The units of one node.
     fn at(&mut self, index: &Index, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
-        if self.changed.remove(node) {
-            self.compute(index, node, policy);
+        if self.changed.contains(node) {
+            self.compute(node, units_of(index, policy));
         }
         self.by_node.get(node).map(|at| at.units.clone()).unwrap_or_default()
     }
@@ -52,9 +59,7 @@ impl OfferCache {
         if let Some(whole) = &self.whole {
             return whole.clone();
         }
-        for node in std::mem::take(&mut self.changed) {
-            self.compute(index, &node, policy);
-        }
+        self.compute_changed(units_of(index, policy));
         let mut offer = Offer {
             units: self.by_node.values().flat_map(|at| &at.units).cloned().collect(),
             reports: BTreeMap::new(),
@@ -74,6 +79,16 @@ impl OfferCache {
             self.whole = Some(offer.clone());
         }
         offer
+    }
+}
+
+/// Units of a node of the index, and whether they are volatile.
+fn units_of(index: &Index, policy: &Policy) -> impl Fn(&str) -> Option<(NodeUnits, bool)> {
+    move |node: &str| {
+        let free = free_node(index, node)?;
+        let offer = node_offer(index, &free, policy);
+        let units = offer.units.into_iter().map(Arc::new).collect();
+        Some((NodeUnits { units, reports: offer.reports }, free.is_volatile()))
     }
 }
 
@@ -112,6 +127,8 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use serde_json::json;
 
     use super::*;
@@ -128,6 +145,21 @@ mod tests {
         let mut objects = Objects::default();
         objects.read("test", &text.replace("HEALTH", health)).unwrap();
         Index::of(&objects)
+    }
+
+    #[test]
+    fn failed_computations_are_retried() {
+        let nodes = ["a", "b", "c"].map(str::to_owned);
+        let mut offers = OfferCache::unknown(nodes.iter());
+        for (fails, left) in [("b", "bc"), ("a", "c"), ("", "c")] {
+            let of = |node: &str| {
+                assert_ne!(node, fails, "it cannot be computed");
+                Some((NodeUnits::default(), node == "c"))
+            };
+            let done = catch_unwind(AssertUnwindSafe(|| offers.compute_changed(of)));
+            let changed: String = offers.changed.iter().map(String::as_str).collect();
+            assert_eq!((done.is_err(), changed.as_str()), (fails == "b", left), "{fails}");
+        }
     }
 
     fn told_of_pool(index: &mut Index) {

@@ -2,12 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::{Context, Program, Value};
 
+use super::selector_cost::check;
 use super::slices::{AttributeValue, SliceDevice};
+
+/// Maximum length of an expression in bytes, as in Kubernetes.
+const MAX_LENGTH: usize = 10 << 10;
+/// Stack of the compiler in bytes; only what is used is allocated.
+const COMPILER_STACK: usize = 256 << 20;
 
 /// An expression over `device`, compiled.
 pub(crate) struct DeviceSelector {
@@ -25,10 +33,34 @@ impl fmt::Debug for DeviceSelector {
 
 impl DeviceSelector {
     /// Compiles an expression; the error names it.
+    ///
+    /// No API server has compiled those of pools: it refuses what the evaluation does not support or finish soon.
     pub fn compile(text: &str) -> Result<Self, String> {
-        let program = Program::compile(text)
-            .map_err(|e| format!("`{text}` is not a CEL expression: {}", one_line(&e)))?;
-        Ok(Self { text: text.to_owned(), program, literals: literals(text) })
+        if text.len() > MAX_LENGTH {
+            return Err(format!(
+                "an expression has {} bytes, at most {MAX_LENGTH} are supported",
+                text.len()
+            ));
+        }
+        let literals = literals(text);
+        // The parser recurses once for each operator of a chain.
+        let program = std::thread::scope(|scope| {
+            let compile = || {
+                let program = Program::compile(text)
+                    .map_err(|e| format!("is not a CEL expression: {}", one_line(&e)))?;
+                check(program.expression(), literals.len())?;
+                Ok(program)
+            };
+            let thread = std::thread::Builder::new().stack_size(COMPILER_STACK);
+            let compiled = thread.spawn_scoped(scope, compile).map(ScopedJoinHandle::join);
+            match compiled {
+                Ok(Ok(compiled)) => compiled,
+                Ok(Err(_)) => Err("cannot be compiled: the compiler panicked; see the log".to_owned()),
+                Err(e) => Err(format!("cannot be compiled: {e}")),
+            }
+        });
+        let program = program.map_err(|e: String| format!("`{text}` {e}"))?;
+        Ok(Self { text: text.to_owned(), program, literals })
     }
 
     /// Whether the expression holds for a device; the error names the expression and the device.
@@ -38,10 +70,14 @@ impl DeviceSelector {
         let failed = |why: &dyn fmt::Display| {
             format!("`{}` cannot be evaluated for device {}: {}", self.text, device.key, one_line(why))
         };
-        let mut context = functions.new_inner_scope();
-        let value = self.describe(device, functions).map_err(|e| failed(&e))?;
-        context.add_variable_from_value("device", value);
-        match self.program.execute(&context).map_err(|e| failed(&e))? {
+        // The evaluator panics on some expressions that it does not support; nothing of it outlives the evaluation.
+        let evaluated = catch_unwind(AssertUnwindSafe(|| {
+            let mut context = functions.new_inner_scope();
+            context.add_variable_from_value("device", self.describe(device, functions)?);
+            self.program.execute(&context).map_err(|e| e.to_string())
+        }));
+        let evaluated = evaluated.unwrap_or_else(|_| Err("the evaluation panicked; see the log".to_owned()));
+        match evaluated.map_err(|e| failed(&e))? {
             Value::Bool(holds) => Ok(holds),
             other => Err(failed(&format!("it is a {}, not a bool", other.type_of()))),
         }

@@ -76,6 +76,16 @@ fn invalid_manifests_have_actionable_messages() {
                 .replace("serviceTime: 10ms", "serviceTime: 999999999.999999s"),
             "spec.actors[cam].implementations[cpu].serviceTime: an actor has too much work in a window (arrivals times serviceTime); the maximum is 2^40, correct it",
         ),
+        (
+            ring("rate: 0.00000000000000001/h").replace("arrivals: 1/s", "arrivals: 999999999999999999/s"),
+            "spec.actors[cam].implementations[cpu].serviceTime: an actor has too much work in a window (arrivals times serviceTime); the maximum is 2^40, correct it",
+        ),
+        (
+            ring(
+                "rate: 0.00000000000000001/h, pattern: Ring}, {from: cam, to: cam, rate: 999999999999999999/s",
+            ),
+            "spec.channels[1]: the rates of its actors' channels cannot be added exactly; write them with fewer digits",
+        ),
     ];
     for (yaml, expected) in table {
         assert_eq!(world_of(&yaml).unwrap_err().to_string(), expected);
@@ -176,4 +186,51 @@ fn a_namespace_limits_the_priority_of_its_applications() {
         });
         assert_eq!(is_reported, counts < asked, "{label:?} {asked}");
     }
+}
+
+/// Neither its actors nor its messages are listed.
+#[test]
+fn excessive_sizes_affect_only_their_application() {
+    let application = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let rings = vec!["{from: cam, to: cam, rate: 1/s, pattern: Ring}"; 512].join(", ");
+    let large = application.replace("replicas: 2", "replicas: 500");
+    let many = application.replace("replicas: 2", "replicas: 10000");
+    let (at, end) = (many.find("{name: cam").unwrap(), many.rfind("]}}").unwrap());
+    let group = &many[at..end];
+    let groups: Vec<String> = (0..256).map(|at| group.replacen("cam", &format!("g{at}"), 1)).collect();
+    for (manifest, problem) in [
+        (
+            format!("{}{}{}", &many[..at], groups.join(", "), &many[end..]),
+            "the application has 2560000 actors, at most 5000 are supported; divide it",
+        ),
+        (
+            large.replace("spec: {actors", &format!("spec: {{channels: [{rings}], actors")),
+            "channels and avoid rules create 256000 edges, at most 200000 are supported; avoid smaller groups",
+        ),
+    ] {
+        let decided = placement("other", "{}").replace("cam-0", "g255-9999");
+        let mut objects = Objects::default();
+        objects.read("test", &format!("{BASE}\n---\n{manifest}\n---\n{decided}")).unwrap();
+        let index = Index::of(&objects);
+        let world = |name: &str| assemble(&index, &key(name), &Policy::builtin("p"), Timestamp::UNIX_EPOCH);
+        assert_eq!(world("other").unwrap_err().to_string(), problem);
+        let app = world("app").unwrap();
+        let is_told =
+            |note: &world::SnapshotWarning| note.message.starts_with("the manifests of other are invalid");
+        assert!(app.warnings.iter().any(is_told), "{problem}: {:?}", app.warnings);
+        let names = world::desired_actors(&index, index.application(&key("other")).unwrap()).names;
+        let is_large = problem.contains("2560000");
+        assert_eq!(names.len(), if is_large { 5002 } else { 500 });
+        // What was decided keeps running.
+        assert_eq!(names.iter().any(|name| name.short() == "g255-9999"), is_large);
+    }
+}
+
+#[test]
+fn a_speed_out_of_range_makes_its_pool_invalid() {
+    let fast = changed("speed: \"2\"", "speed: \"999999999999999999/0.00000000000000001\"", "");
+    let found = shown(&fast);
+    let problem = "pool gpus Invalid: spec.speed: speed times utilizationTarget is too large or has too many digits; correct it";
+    assert!(found.contains(problem), "{found}");
+    assert!(found.contains("unit n1/cpus-0 "), "{found}");
 }

@@ -258,3 +258,28 @@ fn running_actors_stay_while_their_class_is_missing_and_leave_after_the_grace_pe
     index.remove_scheduling(&taken);
     assert_eq!(units(&index), "n0/p-b None");
 }
+
+/// No API server has compiled the selectors of pools.
+#[test]
+fn a_selector_that_cannot_be_evaluated_makes_only_its_pool_invalid() {
+    let nested = (0..15).fold("true".to_owned(), |inner, _| format!("[0,0,0,0,0,0,0,0,0,0].all(a, {inner})"));
+    let devices = ["a 0 80Gi uuid=U0"];
+    for (selector, problem) in [
+        (
+            "A{} == A{}",
+            "has a struct, which is not supported; compare attributes with numbers, strings and lists",
+        ),
+        (
+            nested.as_str(),
+            "is too expensive: it may take more than 100000 steps for one device; use smaller lists and fewer nested macros",
+        ),
+    ] {
+        let bad = pool("bad", &format!(", selectors: ['{selector}']"));
+        let found = of(&[NODE.to_owned(), class(CLASS), slice("n0", 1, &devices), bad, pool("good", "")]);
+        assert!(found.contains("n0/good-a "), "{found}");
+        let line =
+            format!("pool bad Invalid: spec.resource.dra.selectors: `{selector}` {problem}; correct it");
+        assert!(found.contains(&line), "{found}");
+        assert!(!found.contains("pool good not ready"), "{found}");
+    }
+}

@@ -332,3 +332,81 @@ fn rules_that_are_not_modelled_are_named() {
     assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
     assert_eq!(left(CONTAINER), "");
 }
+
+/// An application of another tenant, decided on `n0`.
+fn other(groups: &str) -> String {
+    format!(
+        "{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: other, namespace: ns, uid: other}}, \
+         spec: {{actors: [{groups}]}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: other, namespace: ns}}, spec: {{application: other, \
+         applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, assignments: [\
+         {{actor: b-0, unit: n0/cpus-0, node: n0, pool: cpus}}]}}}}"
+    )
+}
+
+#[test]
+fn long_lists_of_templates_are_refused_and_not_walked_for_others() {
+    let list =
+        |count: usize, entry: &dyn Fn(usize) -> String| (0..count).map(entry).collect::<Vec<_>>().join(", ");
+    let spreads = |count: usize| {
+        let entry = |skew: usize| {
+            format!(
+                "{{maxSkew: {}, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule}}",
+                skew + 1
+            )
+        };
+        format!("topologySpreadConstraints: [{}], {CONTAINER}", list(count, &entry))
+    };
+    let apart = |kind: &str, count: usize| {
+        let entry = |at: usize| {
+            let label = if at == 0 { "a".to_owned() } else { format!("x{at}") };
+            format!(
+                "{{topologyKey: kubernetes.io/hostname, labelSelector: {{matchLabels: {{app: {label}}}}}}}"
+            )
+        };
+        format!(
+            "affinity: {{{kind}: {{requiredDuringSchedulingIgnoredDuringExecution: [{}]}}}}, {CONTAINER}",
+            list(count, &entry)
+        )
+    };
+    let tolerations = |count: usize| {
+        format!(
+            "tolerations: [{}], {CONTAINER}",
+            list(count, &|at| format!("{{key: k{at}, operator: Exists}}"))
+        )
+    };
+    let refused = |groups: &str| world_of(&cluster(groups, "")).err().map(|e| e.to_string());
+    for (spec, longest) in [
+        (spreads(2000), "2000 topologySpreadConstraints"),
+        (spreads(65), "65 topologySpreadConstraints"),
+        (apart("podAntiAffinity", 65), "65 required terms of podAntiAffinity"),
+        (apart("podAffinity", 65), "65 required terms of podAffinity"),
+        (tolerations(65), "65 tolerations"),
+    ] {
+        let expected = format!(
+            "spec.actors[a].implementations[cpu].template: has {longest}, at most 64 are supported; remove some"
+        );
+        assert_eq!(refused(&group("a", 1, &spec)), Some(expected));
+        // The other application is unaffected, and told.
+        let world = world_of(&cluster(&group("a", 1, CONTAINER), &other(&group("b", 1, &spec)))).unwrap();
+        assert!(
+            world.warnings.iter().any(|note| note.message.starts_with("the manifests of other are invalid"))
+        );
+    }
+    for spec in [spreads(64), apart("podAntiAffinity", 64), tolerations(64)] {
+        assert_eq!(refused(&group("a", 1, &spec)), None);
+    }
+    let many: Vec<String> = (0..17).map(|at| group(&format!("g{at}"), 1, &spreads(64))).collect();
+    assert_eq!(
+        refused(&many.join(", ")).unwrap(),
+        "the templates have 1088 topology spread constraints, pod affinity terms and host ports in total, at most 1024 are \
+         supported; divide the application"
+    );
+    let ports = list(1025, &|port| format!("{{containerPort: {}}}", port + 1));
+    let on_host = format!("hostNetwork: true, containers: [{{name: c, ports: [{ports}]}}]");
+    assert!(refused(&group("a", 1, &on_host)).unwrap().starts_with("the templates have 1025 "));
+    for (count, expected) in [(1, "never a-0 n0"), (64, "never a-0 n0"), (65, "")] {
+        let other = other(&group("b", 1, &apart("podAntiAffinity", count)));
+        assert_eq!(shown(&cluster(&group("a", 1, CONTAINER), &other)), expected, "{count} terms");
+    }
+}

@@ -56,6 +56,9 @@ fn invalid_policies_name_the_line() {
         message("budget: [2s]"),
         "policy p: policy.yaml line 1 column 9, budget: invalid type: sequence, expected an object"
     );
+    let shortest = "policy p: policy.yaml, window: is shorter than a second; choose a longer one";
+    assert_eq!([message("window: 1us"), message("window: 999999us")], [shortest, shortest]);
+    assert!(Policy::parse("p", "window: 1s").is_ok());
     let longest = "policy p: policy.yaml, budget.wall: is longer than an hour; choose a shorter one";
     assert_eq!(message("budget: {wall: 3601s}"), longest);
     let brackets = format!("objectives: {}", "[".repeat(1 << 20));
