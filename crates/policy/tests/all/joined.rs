@@ -1,6 +1,5 @@
 //! Programs of several policies, joined by the operator.
 
-
 use placement::Snapshot;
 use placement::file::Policy as PolicyName;
 use policy::{GroundBudget, Policy, Program};

@@ -37,11 +37,11 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
         // By whether the pods may come by affinity, and by taints.
         let facts = |spec: &PodSpec| -> BTreeMap<&str, (bool, bool)> {
             let nodes = with_keys.iter().filter_map(|name| Some((*name, index.nodes.get(*name)?)));
-            let of_node = |(name, node): (_, &Node)| {
+            let of_node = |name, node: &Node| {
                 let by_affinity = own.contains(name) && !rejects_by_selector(spec, node);
                 (name, (by_affinity, tolerates_all(spec, node)))
             };
-            nodes.map(|(name, node)| of_node((name, node))).collect()
+            nodes.map(|(name, node)| of_node(name, node)).collect()
         };
         let facts: Vec<_> = specs.iter().map(facts).collect();
         for (spread, facts) in all.iter().flat_map(|spread| facts.iter().map(move |facts| (spread, facts))) {
