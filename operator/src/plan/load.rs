@@ -17,6 +17,7 @@ use crate::plan::load_commit::commit_moves;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::plan::outcome::judge_moves;
+use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 
@@ -30,6 +31,8 @@ pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
     /// Service times of actors before their last move.
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
+    /// Detects recreated applications, whose load is another one's.
+    uids: UidTracker,
     metrics: LoadMetrics,
 }
 
@@ -46,7 +49,12 @@ pub async fn run(
     (store, metrics): (Arc<LoadStore>, LoadMetrics),
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
-    let planner = LoadPlanner { last: Mutex::default(), services: Mutex::default(), metrics };
+    let planner = LoadPlanner {
+        last: Mutex::default(),
+        services: Mutex::default(),
+        uids: UidTracker::default(),
+        metrics,
+    };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -75,9 +83,13 @@ impl LoadPlanner {
         store: &LoadStore,
     ) -> Result<(), Error> {
         let Some(application) = ctx.caches.applications.get(&crate::watch::caches::object_ref(key)) else {
+            self.uids.remove_gone(|other| other != key);
             self.forget(key, ctx);
             return Ok(());
         };
+        if self.uids.is_recreated(key, &application) {
+            self.forget(key, ctx);
+        }
         let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
         let (policy, _) = ctx.policies.in_force(name, &key.namespace)?;
         let mode = application.spec.rebalance.unwrap_or(policy.rebalance.mode);
@@ -207,7 +219,7 @@ fn measure(
 
 /// Reports a verdict.
 fn report(key: &ApplicationKey, verdict: LoadVerdict, ctx: &Context) {
-    if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
+    if ctx.load_reports.change(key, |report| report.set_verdict(verdict, moment())) {
         ctx.caches.enqueue(key);
     }
 }
