@@ -111,7 +111,7 @@ pub enum MoveStep {
     Running,
     /// The gain was measured.
     Judged,
-    /// The actor went back, or another decision replaced the move.
+    /// The actor went back, or another decision replaced the move before the actor ran on the new unit.
     Withdrawn,
 }
 

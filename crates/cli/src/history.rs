@@ -133,7 +133,8 @@ fn tone(outcome: &MoveOutcome) -> Tone {
     }
 }
 
-fn second(time: Timestamp) -> String {
+/// A time to the second.
+pub fn second(time: Timestamp) -> String {
     time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 

@@ -97,6 +97,16 @@ impl Writer {
         self.patch_placement(there, changes).await
     }
 
+    /// Sets the moves of exactly this version of a Placement.
+    pub async fn patch_placement_moves(
+        &self,
+        there: &Placement,
+        moves: &[crds::Move],
+    ) -> Result<Placement, Error> {
+        let change = serde_json::json!({"op": "add", "path": "/spec/moves", "value": moves});
+        self.patch_placement(there, [change]).await
+    }
+
     async fn patch_placement(
         &self,
         there: &Placement,

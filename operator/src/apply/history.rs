@@ -116,8 +116,20 @@ impl History {
     }
 }
 
+/// The outcome that is recorded: that of the last decision for a gain and, as long as it has none, that of an earlier one.
+pub fn outcome_to_record(
+    placement: &Placement,
+    judged: Option<MoveOutcome>,
+    now: MicroTime,
+) -> Option<MoveOutcome> {
+    let last = placement.spec.gain.as_ref().map(|gain| &gain.decided_at);
+    let is_last = judged.as_ref().is_some_and(|judged| Some(&judged.decided_at) == last);
+    let withdrawn = if is_last { None } else { withdrawn(placement, now) };
+    withdrawn.or(judged)
+}
+
 /// The outcome of a decision all of whose elective moves were withdrawn.
-pub fn withdrawn(placement: &Placement, judged_at: MicroTime) -> Option<MoveOutcome> {
+fn withdrawn(placement: &Placement, judged_at: MicroTime) -> Option<MoveOutcome> {
     let decided_at = placement.spec.gain.as_ref()?.decided_at.clone();
     let moves = placement.status.iter().flat_map(|status| &status.moves);
     let mut moves = moves.filter(|it| it.decided_at == decided_at).peekable();
@@ -199,6 +211,32 @@ mod tests {
         assert_eq!(of(&[Some(Paid), Some(Less), Some(Loss), None]), Some(2.0));
         // Of ten, the last eight.
         assert_eq!(of(&[Some(Paid); 10]), Some(7.0));
+    }
+
+    #[test]
+    fn a_withdrawn_decision_has_an_outcome_although_an_earlier_one_was_judged() {
+        use OutcomeVerdict::{Paid, Withdrawn};
+        let judged = |second| outcome_of(&revision(second, Some(Paid)));
+        for (judged, step, expected) in [
+            (None, "Withdrawn", Some((2, Withdrawn))),
+            (judged(1), "Withdrawn", Some((2, Withdrawn))),
+            (judged(1), "Stopping", Some((1, Paid))),
+            (judged(2), "Withdrawn", Some((2, Paid))),
+        ] {
+            let mut placement = Placement::new("app", crds::PlacementSpec::default());
+            placement.spec.gain = Some(crds::DecidedGain {
+                expected_percent: 20,
+                why: "change".to_owned(),
+                decided_at: at(2),
+                messages_per_second: None,
+            });
+            let moved = json!({"actor": "a-0", "from": "n/u", "to": "n/v", "decidedAt": at(2), "step": step, "since": at(3)});
+            let status = placement.status.get_or_insert_default();
+            status.moves.push(serde_json::from_value(moved).unwrap());
+            let outcome = outcome_to_record(&placement, judged, at(4));
+            let expected = expected.map(|(second, verdict)| (at(second), verdict));
+            assert_eq!(outcome.map(|outcome| (outcome.decided_at, outcome.verdict)), expected);
+        }
     }
 
     #[test]

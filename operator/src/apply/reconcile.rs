@@ -17,7 +17,7 @@ use world::{ActorName, ApplicationKey, GroupMember, Index, SnapshotWarning, Unit
 use crate::api::writes::each;
 use crate::apply::device_claims::{create_claim, delete_unused};
 use crate::apply::eviction::{Deferred, evict};
-use crate::apply::history::withdrawn;
+use crate::apply::history::outcome_to_record;
 use crate::apply::instance_pods::{adopt, create_instance, create_pod, delete};
 use crate::apply::observed::{ObservedApplication, is_newest, plan_actions};
 use crate::apply::recheck_places;
@@ -96,8 +96,8 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     // Planning reports a foreign Placement of its name.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
     if let Some(decision) = &outcome.decision {
-        let withdrawn = || withdrawn(decision, micro_time(Timestamp::now()));
-        outcome.judged = outcome.judged.take().or_else(withdrawn);
+        let now = micro_time(Timestamp::now());
+        outcome.judged = outcome_to_record(decision, outcome.judged.take(), now);
     }
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {

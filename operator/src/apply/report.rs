@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::instances::{InstanceContext, defer_report, instance_status, root_of};
-use crate::status::moves::move_progress;
+use crate::status::moves::{move_progress, moves_without_finished};
 use crate::status::phase::{self, placement_status};
 use crate::status::report::{self, Outcome, application_status};
 use crate::watch::devices;
@@ -69,6 +69,7 @@ pub async fn report(
     let outcome = &Outcome { progress, ..outcome.clone() };
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
     let status = application_status(application, &actors.names, outcome, &instances, now);
+    let mut relisted_at = None;
     if let Some(decision) = &outcome.decision {
         let names: BTreeMap<String, String> =
             actors.names.iter().map(|actor| (actor.short(), object_name(actor))).collect();
@@ -80,9 +81,18 @@ pub async fn report(
         let placement =
             placement_status(decision, (&instances, &outcome.waiting), (to_status(refusals), moves), now);
         let before = decision.status.clone().unwrap_or_default();
+        let mut newest = None;
         if before != placement && is_due(phase::only_counts(&before, &placement)) {
-            ctx.caches.record_written(ctx.writer.apply_status(decision, &placement).await?);
+            let written = ctx.writer.apply_status(decision, &placement).await?;
+            ctx.caches.record_written(written.clone());
             record_steps(application, (&before.moves, &placement.moves), ctx).await;
+            newest = Some(written);
+        }
+        let newest = newest.as_ref().unwrap_or(decision);
+        if let Some(moves) = moves_without_finished(newest) {
+            ctx.caches.record_written(ctx.writer.patch_placement_moves(newest, &moves).await?);
+            // The status has room for others now.
+            relisted_at = Some(moment());
         }
     }
     // The cached status is newer, so a status just written is not written again.
@@ -93,6 +103,7 @@ pub async fn report(
             ctx.writer.apply_status(newest.as_ref(), &status).await?;
         }
     }
+    reported.requeue_at = relisted_at.into_iter().chain(reported.requeue_at).min();
     Ok(reported)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crds::{ActorApplication, Placement, StartPolicy};
+use crds::{ActorApplication, MicroTime, Placement, PlacementSpec, StartPolicy};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use placement::Plan;
@@ -72,12 +72,17 @@ pub async fn commit(
     if is_slow || ctx.slow_commits.any_since(finished) {
         ctx.caches.mark_dirty(key);
     }
-    let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
+    let moves = moves_decided_at(&written.spec, &moves.at);
     ctx.metrics.moves.with_label_values(&[<&str>::from(reason.why)]).inc_by(moves);
-    outcome.moved = !written.spec.moves.is_empty();
+    outcome.moved = moves > 0;
     outcome.placement_written = true;
     outcome.decision = Some(written);
     Ok(())
+}
+
+/// The number of moves that a decision adds to those of earlier ones, which are in progress.
+fn moves_decided_at(spec: &PlacementSpec, at: &MicroTime) -> u64 {
+    spec.moves.iter().map(|it| u64::from(it.decided_at.as_ref() == Some(at))).sum()
 }
 
 /// Records that a Placement holds for another manifest of the same demand, which is rolled out then; no place changes.
@@ -136,4 +141,19 @@ pub fn record_committed(
     now.facts.pressure = control::pressure(&world.snapshot, &plan.assignment);
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.pressure);
     ctx.set_last_planned(key, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::Move;
+
+    use super::*;
+
+    #[test]
+    fn moves_of_earlier_decisions_are_not_counted_again() {
+        let at = |second| micro_time(Timestamp::from_second(second).unwrap());
+        let moved = |second| Move { decided_at: Some(at(second)), ..Move::default() };
+        let spec = PlacementSpec { moves: [1, 1, 2].map(moved).into(), ..PlacementSpec::default() };
+        assert_eq!([1, 2, 3].map(|second| moves_decided_at(&spec, &at(second))), [2, 1, 0]);
+    }
 }

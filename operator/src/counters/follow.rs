@@ -38,7 +38,7 @@ pub struct Reader {
     pub store: Arc<LoadStore>,
     /// Metrics.
     pub metrics: LoadMetrics,
-    /// Gets each application after each of its windows.
+    /// Gets each application after each of its windows, and when it is deleted.
     pub ticked: UnboundedSender<ApplicationKey>,
 }
 
@@ -119,7 +119,10 @@ pub async fn run(reader: Arc<Reader>) {
         discovery.tick().await;
         tasks.retain(|_, task| !task.is_finished());
         let there = reader.followed();
-        reader.store.retain(|key| reader.caches.application(key).is_some());
+        for deleted in reader.store.retain(|key| reader.caches.application(key).is_some()) {
+            // It has no windows any more, so its load, costs and verdict are forgotten.
+            let _ = reader.ticked.unbounded_send(deleted);
+        }
         for followed in there {
             let milliseconds = followed.milliseconds();
             tasks.entry(milliseconds).or_insert_with(|| tokio::spawn(follow(reader.clone(), milliseconds)));

@@ -97,9 +97,9 @@ impl LoadStore {
         }
     }
 
-    /// Forgets deleted applications.
-    pub fn retain(&self, is_kept: impl Fn(&ApplicationKey) -> bool) {
-        self.all().retain(|key, _| is_kept(key));
+    /// Forgets deleted applications, and returns them.
+    pub fn retain(&self, is_kept: impl Fn(&ApplicationKey) -> bool) -> Vec<ApplicationKey> {
+        self.all().extract_if(.., |key, _| !is_kept(key)).map(|(key, _)| key).collect()
     }
 
     /// The measured numbers of an application; `None` before its first window.
@@ -223,7 +223,8 @@ mod tests {
         };
         assert_eq!([count("1", 10.0), count("1", 10.0), count("1", 20.0), count("1", 20.0)], [1, 2, 1, 2]);
         assert_eq!([count("2", 20.0), count("2", 20.0)], [1, 2]);
-        store.retain(|_| false);
+        assert!(store.retain(|_| true).is_empty());
+        assert_eq!(store.retain(|_| false), [key.clone()], "its load is no longer planned for");
         assert!(store.windows(&key).is_none());
     }
 }

@@ -18,6 +18,7 @@ use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::runtime::clock::{from_wall_clock, moment};
+use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
@@ -32,6 +33,8 @@ pub struct LoadPlanner {
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
+    /// Detects recreated applications, whose load is another one's.
+    uids: UidTracker,
     metrics: LoadMetrics,
 }
 
@@ -49,7 +52,7 @@ pub async fn run(
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
     let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let planner = LoadPlanner { last, services, finished, metrics };
+    let planner = LoadPlanner { last, services, finished, uids: UidTracker::default(), metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -78,9 +81,13 @@ impl LoadPlanner {
         store: &LoadStore,
     ) -> Result<(), Error> {
         let Some(application) = ctx.caches.applications.get(&crate::watch::caches::object_ref(key)) else {
+            self.uids.remove_gone(|other| other != key);
             self.forget(key, ctx);
             return Ok(());
         };
+        if self.uids.is_recreated(key, &application) {
+            self.forget(key, ctx);
+        }
         let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
         let (policy, _) = ctx.policies.in_force(name, &key.namespace)?;
         let mode = application.spec.rebalance.unwrap_or(policy.rebalance.mode);
@@ -222,7 +229,7 @@ fn measure(
 
 /// Reports a verdict.
 fn report(key: &ApplicationKey, verdict: LoadVerdict, ctx: &Context) {
-    if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
+    if ctx.load_reports.change(key, |report| report.set_verdict(verdict, moment())) {
         ctx.caches.enqueue(key);
     }
 }

@@ -60,6 +60,9 @@ pub async fn commit_moves(
     };
     let mut outcome = Outcome::default();
     commit(application, (key, &reason), policy, (lock, None, &newest), &plan, ctx, &mut outcome).await?;
+    if outcome.moved {
+        ctx.plans.set_moved(key);
+    }
     ctx.caches.recheck().add([(*key).clone()]);
     if let Some(known) = ctx.last_planned(key) {
         record_committed((key, ctx), policy, &newest, &plan, known);

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use control::{GateRule, GateVerdict};
+use control::{GateRule, GateVerdict, Moment};
 use crds::{CounterCoverage, MoveOutcome, labels};
 use world::ApplicationKey;
 
@@ -12,6 +13,8 @@ use crate::status::report::{Finding, listed};
 
 /// A number is reported once it was the same in this many windows.
 const HELD_WINDOWS: u32 = 4;
+/// A message about a search is kept for so long, unless the reason changes: it has numbers, which differ in each search.
+const MESSAGE_INTERVAL: Duration = Duration::from_mins(10);
 /// Most moves in a message.
 const LISTED_MOVES: usize = 8;
 
@@ -74,6 +77,8 @@ pub struct LoadReport {
     /// Whether a pod was scraped too rarely in a window.
     pub too_short: Held<bool>,
     pub verdict: LoadVerdict,
+    /// Since when it is shown.
+    verdict_since: Moment,
     /// The outcome of the last moves.
     pub outcome: Option<MoveOutcome>,
 }
@@ -110,25 +115,30 @@ impl<T: Copy + Default + PartialEq> Held<T> {
 }
 
 impl LoadReport {
-    /// Sets the verdict; what would move keeps its numbers as long as the moves are the same.
-    pub fn set_verdict(&mut self, verdict: LoadVerdict) {
-        let same = match (&self.verdict, &verdict) {
+    /// Sets the verdict. What would move keeps its numbers as long as the moves are the same; of searches with the same reason
+    /// one in ten minutes is shown.
+    pub fn set_verdict(&mut self, verdict: LoadVerdict, now: Moment) {
+        let is_recent = now < self.verdict_since + MESSAGE_INTERVAL;
+        let is_kept = match (&self.verdict, &verdict) {
             (LoadVerdict::WouldMove { moves: before, .. }, LoadVerdict::WouldMove { moves: now, .. }) => {
                 let places = |moves: &[ProposedMove]| -> Vec<(String, String)> {
                     moves.iter().map(|it| (it.actor.clone(), it.to.clone())).collect()
                 };
-                places(before) == places(now)
+                is_recent || places(before) == places(now)
+            }
+            (LoadVerdict::Stays(_), LoadVerdict::Stays(_)) => {
+                is_recent && would_move(&self.verdict).reason == would_move(&verdict).reason
             }
             _ => false,
         };
-        if !same {
-            self.verdict = verdict;
+        if !is_kept {
+            (self.verdict, self.verdict_since) = (verdict, now);
         }
     }
 
     /// The conditions of the application.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = vec![self.would_move()];
+        let mut findings = vec![would_move(&self.verdict)];
         if self.unavailable.get() {
             let message = "none of the newest 4 windows is settled and has all counters: nothing moves for load, and plans use the last \
                            measured numbers; check that the pods are scraped"
@@ -148,67 +158,68 @@ impl LoadReport {
         }
         findings
     }
+}
 
-    fn would_move(&self) -> Finding {
-        let (holds, reason, message) = match &self.verdict {
-            LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
-            LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
-            LoadVerdict::Decided { gain_percent, moves } => {
-                let (count, are) =
-                    if *moves == 1 { ("1 move".to_owned(), "is") } else { (format!("{moves} moves"), "are") };
-                let message = format!(
-                    "{count} with an expected gain of {gain_percent} % {are} in progress; see status.moves of the Placement"
-                );
-                (false, "Moving", message)
-            }
-            LoadVerdict::HeldUp(HeldUp::Moving) => {
-                (false, "Moving", "further moves wait until those in progress are finished".to_owned())
-            }
-            LoadVerdict::HeldUp(HeldUp::Judging) => {
-                (false, "Judging", "the last moves are judged by the next settled windows".to_owned())
-            }
-            LoadVerdict::HeldUp(HeldUp::Waiting) => {
-                let message = "the last moves did not pay, so further ones wait; see kubectl cairn history";
-                (false, "Waiting", message.to_owned())
-            }
-            LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
-                (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
-            }
-            LoadVerdict::Stays(GateVerdict::Small { gain, least }) => (
-                false,
-                "SmallGain",
-                format!(
-                    "the best known moves gain {} %, and at least {} % is required",
-                    percent(*gain),
-                    percent(*least)
-                ),
+/// The condition of a verdict.
+fn would_move(verdict: &LoadVerdict) -> Finding {
+    let (holds, reason, message) = match verdict {
+        LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
+        LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
+        LoadVerdict::Decided { gain_percent, moves } => {
+            let (count, are) =
+                if *moves == 1 { ("1 move".to_owned(), "is") } else { (format!("{moves} moves"), "are") };
+            let message = format!(
+                "{count} with an expected gain of {gain_percent} % {are} in progress; see status.moves of the Placement"
+            );
+            (false, "Moving", message)
+        }
+        LoadVerdict::HeldUp(HeldUp::Moving) => {
+            (false, "Moving", "further moves wait until those in progress are finished".to_owned())
+        }
+        LoadVerdict::HeldUp(HeldUp::Judging) => {
+            (false, "Judging", "the last moves are judged by the next settled windows".to_owned())
+        }
+        LoadVerdict::HeldUp(HeldUp::Waiting) => {
+            let message = "the last moves did not pay, so further ones wait; see kubectl cairn history";
+            (false, "Waiting", message.to_owned())
+        }
+        LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
+            (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
+        }
+        LoadVerdict::Stays(GateVerdict::Small { gain, least }) => (
+            false,
+            "SmallGain",
+            format!(
+                "the best known moves gain {} %, and at least {} % is required",
+                percent(*gain),
+                percent(*least)
             ),
-            LoadVerdict::Stays(GateVerdict::Uncertain { gain } | GateVerdict::Pays { gain, .. }) => (
-                false,
-                "UncertainGain",
-                format!("expected gain {} %, but it varies too much between windows", percent(*gain)),
-            ),
-            LoadVerdict::WouldMove { rule, gain_percent, moves } => {
-                let listed = moves
-                    .iter()
-                    .take(LISTED_MOVES)
-                    .map(|it| format!("{} from {} to {} ({} %)", it.actor, it.from, it.to, it.gain_percent));
-                let more = match moves.len().saturating_sub(LISTED_MOVES) {
-                    0 => String::new(),
-                    more => format!(", and {more} more"),
-                };
-                let why = match rule {
-                    GateRule::Change => "since the load changed",
-                    GateRule::Steady => "in all measured windows",
-                };
-                let list = listed.collect::<Vec<_>>().join(", ");
-                let message =
-                    format!("would move {list}{more}: gains {gain_percent} % {why}; DryRun moves nothing");
-                (true, "DryRun", message)
-            }
-        };
-        Finding { type_: "WouldMove", holds, reason, message }
-    }
+        ),
+        LoadVerdict::Stays(GateVerdict::Uncertain { gain } | GateVerdict::Pays { gain, .. }) => (
+            false,
+            "UncertainGain",
+            format!("expected gain {} %, but it varies too much between windows", percent(*gain)),
+        ),
+        LoadVerdict::WouldMove { rule, gain_percent, moves } => {
+            let listed = moves
+                .iter()
+                .take(LISTED_MOVES)
+                .map(|it| format!("{} from {} to {} ({} %)", it.actor, it.from, it.to, it.gain_percent));
+            let more = match moves.len().saturating_sub(LISTED_MOVES) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            let why = match rule {
+                GateRule::Change => "since the load changed",
+                GateRule::Steady => "in all measured windows",
+            };
+            let list = listed.collect::<Vec<_>>().join(", ");
+            let message =
+                format!("would move {list}{more}: gains {gain_percent} % {why}; DryRun moves nothing");
+            (true, "DryRun", message)
+        }
+    };
+    Finding { type_: "WouldMove", holds, reason, message }
 }
 
 fn no_gain(stays_put: &BTreeSet<String>) -> String {
@@ -277,11 +288,11 @@ mod tests {
 
     #[test]
     fn the_condition_names_the_moves_or_the_reason_for_none() {
-        let proposed = |gain_percent| {
+        let proposed = |gain_percent, node| {
             let proposed = ProposedMove {
                 actor: "crop-0".into(),
                 from: "n1/cpus-0".into(),
-                to: "n2/cpus-0".into(),
+                to: format!("{node}/cpus-0"),
                 gain_percent,
             };
             LoadVerdict::WouldMove { rule: GateRule::Change, gain_percent, moves: vec![proposed] }
@@ -292,22 +303,29 @@ mod tests {
             format!("{holds} {reason}: {message}")
         };
         assert_eq!(said(&report), "false Measuring: no plan for measured load was made yet");
-        report.set_verdict(proposed(31));
+        let mut shown = |minute, verdict| {
+            report.set_verdict(verdict, Duration::from_mins(minute));
+            said(&report)
+        };
         let moves = "true DryRun: would move crop-0 from n1/cpus-0 to n2/cpus-0 (31 %): gains 31 % since the load changed; DryRun \
                      moves nothing";
-        assert_eq!(said(&report), moves);
-        report.set_verdict(proposed(29));
-        assert_eq!(said(&report), moves, "the same moves are not written again");
-        report.set_verdict(LoadVerdict::Stays(GateVerdict::Small { gain: 0.051, least: 0.1 }));
+        assert_eq!(shown(60, proposed(31, "n2")), moves);
+        assert_eq!(shown(65, proposed(29, "n3")), moves, "other moves within ten minutes");
+        assert_eq!(shown(80, proposed(29, "n2")), moves, "the same moves are not written again");
+        assert_eq!(shown(81, proposed(31, "n3")), moves.replace("n2", "n3"));
+        let small = |gain| LoadVerdict::Stays(GateVerdict::Small { gain, least: 0.1 });
+        let gains = |gain| {
+            format!("false SmallGain: the best known moves gain {gain} %, and at least 10 % is required")
+        };
+        assert_eq!(shown(82, small(0.051)), gains(5));
+        assert_eq!(shown(91, small(0.07)), gains(5), "the reason is the same");
+        assert_eq!(shown(92, small(0.07)), gains(7));
+        let uncertain = "false UncertainGain: expected gain 12 %, but it varies too much between windows";
+        assert_eq!(shown(93, LoadVerdict::Stays(GateVerdict::Uncertain { gain: 0.12 })), uncertain);
+        let no_gain = |stays_put| LoadVerdict::NoGain { stays_put };
+        assert_eq!(shown(94, no_gain(BTreeSet::new())), "false NoGain: no better placement found");
         assert_eq!(
-            said(&report),
-            "false SmallGain: the best known moves gain 5 %, and at least 10 % is required"
-        );
-        report.set_verdict(LoadVerdict::NoGain { stays_put: BTreeSet::new() });
-        assert_eq!(said(&report), "false NoGain: no better placement found");
-        report.set_verdict(LoadVerdict::NoGain { stays_put: ["db".to_owned()].into() });
-        assert_eq!(
-            said(&report),
+            shown(94, no_gain(["db".to_owned()].into())),
             "false NoGain: no better placement found; actors of db are excluded from elective moves (pinned, \
              cairn.dev/do-not-move, or node-bound volumes or claims without cairn.dev/may-move)"
         );

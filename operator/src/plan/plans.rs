@@ -91,6 +91,13 @@ impl Plans {
         of.get(key).map_or((None, None), |planned| (planned.outcome.clone(), planned.retry_at))
     }
 
+    /// An actor was moved outside of a run.
+    pub fn set_moved(&self, key: &ApplicationKey) {
+        if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.outcome.as_mut()) {
+            said.moved = true;
+        }
+    }
+
     /// The move was reported.
     pub fn clear_moved(&self, key: &ApplicationKey) {
         if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.outcome.as_mut()) {
@@ -193,5 +200,7 @@ mod tests {
         assert!(plans.last(&key()).0.unwrap().moved);
         plans.clear_moved(&key());
         assert!(!plans.last(&key()).0.unwrap().moved);
+        plans.set_moved(&key());
+        assert!(plans.last(&key()).0.unwrap().moved, "for measured load");
     }
 }

@@ -101,6 +101,7 @@ impl Context {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
         self.moves.forget(key);
+        self.load_reports.remove(key);
         for kind in ["expected", "realised"] {
             let _ = self.metrics.gain_ratio.remove_label_values(&[&key.namespace, &key.name, kind]);
         }

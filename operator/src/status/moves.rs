@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use control::MoveState;
-use crds::{MicroTime, MoveOutcome, MoveProgress, MoveStep, OutcomeVerdict, Placement};
+use crds::{MicroTime, Move, MoveOutcome, MoveProgress, MoveStep, OutcomeVerdict, Placement};
 use jiff::Timestamp;
 use kube::runtime::events::{Event, EventType};
 use world::DecidedMove;
@@ -13,10 +13,13 @@ use crate::status::report::event;
 
 /// Most moves in a status.
 const MAX_MOVES: usize = 64;
+/// Finished moves in a full status after which they are dropped from the decision, so that others can be listed.
+const MAX_FINISHED: usize = MAX_MOVES / 2;
 
-/// The progress of the elective moves of a decision.
+/// The progress of the elective moves of a decision, as many as a status lists.
 ///
-/// Steps follow from the pods; the recorded status adds when each began. `outcome` is the verdict on a decision's moves.
+/// Steps follow from the pods; the recorded status adds when each began. `outcome` is the verdict on a decision's moves. If not all
+/// moves can be listed, those that began come first, then those that ended; others that are not listed have not begun.
 pub fn move_progress(
     decision: &Placement,
     state: &dyn Fn(&DecidedMove) -> MoveState,
@@ -48,7 +51,7 @@ pub fn move_progress(
         } else {
             before.step
         };
-        (before, step)
+        (before, step, true)
     });
     // Finished moves that later decisions do not list, and those that they replaced.
     let recorded = decision.status.iter().flat_map(|status| &status.moves);
@@ -58,11 +61,15 @@ pub fn move_progress(
     let earlier = recorded.filter(|it| !is_listed(it) && Some(&it.decided_at) == last).cloned();
     let earlier = earlier.map(|before| {
         let step = before.step;
-        (before, step)
+        (before, step, false)
     });
-    let all = current.chain(earlier).map(|(before, step)| {
+    let all = current.chain(earlier).filter_map(|(before, step, is_listed)| {
         let is_replaced =
             !is_assigned(&before.actor, &before.to) && (step.is_in_progress() || step == MoveStep::Running);
+        if is_replaced && step == MoveStep::Running && !is_assigned(&before.actor, &before.from) {
+            // It ran, and did not go back: nothing of it is left to be judged.
+            return None;
+        }
         let judged = outcome.filter(|outcome| {
             outcome.decided_at == before.decided_at && outcome.verdict != OutcomeVerdict::Withdrawn
         });
@@ -71,9 +78,34 @@ pub fn move_progress(
             Some(outcome) if step == MoveStep::Running => (MoveStep::Judged, outcome.realised_percent),
             _ => (step, before.realised_percent),
         };
-        MoveProgress { realised_percent: judged, ..advanced(before, step, now) }
+        let rank = match step {
+            _ if !is_listed => 3,
+            MoveStep::Stopping | MoveStep::Stopped | MoveStep::Starting => 0,
+            MoveStep::Running | MoveStep::Judged | MoveStep::Withdrawn => 1,
+            MoveStep::Decided => 2,
+        };
+        Some((rank, MoveProgress { realised_percent: judged, ..advanced(before, step, now) }))
     });
-    all.take(MAX_MOVES).collect()
+    let mut all: Vec<(u8, MoveProgress)> = all.collect();
+    if all.len() > MAX_MOVES {
+        all.sort_by_key(|(rank, _)| *rank);
+        all.truncate(MAX_MOVES);
+    }
+    all.into_iter().map(|(_, progress)| progress).collect()
+}
+
+/// The moves of a decision without those that its status records as finished; `None` as long as there is room for the others in
+/// the status.
+pub fn moves_without_finished(decision: &Placement) -> Option<Vec<Move>> {
+    let finished = |it: &DecidedMove| it.progress.is_some_and(|progress| !progress.step.is_in_progress());
+    let (finished, others): (Vec<_>, Vec<_>) = world::elective_moves(decision).partition(finished);
+    if finished.len() < MAX_FINISHED || finished.len() + others.len() <= MAX_MOVES {
+        return None;
+    }
+    let is_finished = |it: &Move| {
+        finished.iter().any(|of| of.actor == it.actor && Some(of.decided_at) == it.decided_at.as_ref())
+    };
+    Some(decision.spec.moves.iter().filter(|it| !is_finished(it)).cloned().collect())
 }
 
 fn step(state: MoveState) -> MoveStep {
@@ -236,15 +268,63 @@ mod tests {
             pauses: BTreeMap::new(),
         };
         let running = move_progress(&decision("n/v", Vec::new()), &|_| MoveState::Running, None, at(1).0);
+        let starting = move_progress(&decision("n/v", Vec::new()), &|_| MoveState::Starting, None, at(1).0);
         for (assigned, moves, state, outcome, expected) in [
             ("n/v", running.clone(), MoveState::Running, Some(&outcome), "Judged Some(18)"),
             ("n/v", Vec::new(), MoveState::Starting, Some(&outcome), "Starting None"),
             ("n/u", Vec::new(), MoveState::Decided, None, "Withdrawn None"),
-            ("n/u", running, MoveState::Running, None, "Withdrawn None"),
+            ("n/u", running.clone(), MoveState::Running, None, "Withdrawn None"),
+            // A drain replaces the move: the actor does not go back.
+            ("n/w", starting, MoveState::Starting, None, "Withdrawn None"),
+            ("n/w", running, MoveState::Running, None, ""),
         ] {
-            let moves = move_progress(&decision(assigned, moves), &|_| state, outcome, at(2).0);
-            assert_eq!(format!("{} {:?}", moves[0].step, moves[0].realised_percent), expected);
+            let mut decision = decision(assigned, moves);
+            if assigned == "n/w" {
+                decision.spec.moves.clear();
+            }
+            let moves = move_progress(&decision, &|_| state, outcome, at(2).0);
+            let said = moves.first().map(|it| format!("{} {:?}", it.step, it.realised_percent));
+            assert_eq!(said.unwrap_or_default(), expected);
         }
+    }
+
+    #[test]
+    fn all_moves_of_a_large_decision_end() {
+        const MOVES: usize = 500;
+        let mut decision = decision("n/v", Vec::new());
+        let (place, moved) = (decision.spec.assignments.remove(0), decision.spec.moves.remove(0));
+        let name = |number: usize| format!("a-{number}");
+        decision.spec.assignments =
+            (0..MOVES).map(|number| Assignment { actor: name(number), ..place.clone() }).collect();
+        decision.spec.moves =
+            (0..MOVES).map(|number| Move { actor: name(number), ..moved.clone() }).collect();
+        let (mut running, mut said) = (0, Vec::new());
+        for second in 1.. {
+            // Three actors at a time, the last ones first; one of the others stops.
+            running = (running + 3).min(MOVES);
+            let state = |it: &DecidedMove| match it.actor[2..].parse::<usize>().unwrap() + running + 1 {
+                MOVES => MoveState::Stopping,
+                number if number > MOVES => MoveState::Running,
+                _ => MoveState::Decided,
+            };
+            let moves = move_progress(&decision, &state, None, at(second).0);
+            assert!(moves.len() <= MAX_MOVES);
+            let stopping = moves.iter().filter(|it| it.step == MoveStep::Stopping).count();
+            assert_eq!(stopping, usize::from(running < MOVES), "moves that began are listed");
+            let status = decision.status.get_or_insert_default();
+            let before = std::mem::replace(&mut status.moves, moves);
+            let events = move_events(&transitions(&before, &status.moves));
+            said.extend(events.into_iter().filter_map(|event| event.note));
+            if let Some(moves) = moves_without_finished(&decision) {
+                decision.spec.moves = moves;
+            }
+            let in_progress = world::moves_in_progress(&decision).len();
+            assert_eq!(in_progress, MOVES - running);
+            if in_progress == 0 {
+                break;
+            }
+        }
+        assert_eq!(said.len(), MOVES, "each move is reported once");
     }
 
     #[test]

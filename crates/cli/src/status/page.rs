@@ -1,11 +1,12 @@
 //! Human-readable output of `status`.
 
+use crate::history::second;
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::text::{joined, provenance, section};
 
 use super::groups::{MAX_PROBLEMS, MAX_ROWS, groups, pools};
-use super::state::{ActorStatus, ApplicationStatus};
+use super::state::{ActorStatus, ApplicationStatus, LastDecision};
 
 /// One application; without `all` limited to one screen.
 pub fn screen(status: &ApplicationStatus, all: bool, style: Style) -> String {
@@ -73,15 +74,22 @@ fn problems(status: &ApplicationStatus, all: bool) -> Vec<String> {
     lines.chain(more(status.problems.len(), shown)).collect()
 }
 
-/// How much is measured, and what would move or why nothing would.
+/// How much is measured, the mode, the last decision for a gain, and what would move or why nothing would.
 fn load(status: &ApplicationStatus) -> Vec<String> {
-    let lines = status.load.as_ref().map(|load| {
-        [
-            format!("{} of {} actors are measured", load.covered, load.wanted),
-            format!("{}: {}", load.reason, load.message),
-        ]
-    });
-    lines.into_iter().flatten().collect()
+    let Some(load) = &status.load else { return Vec::new() };
+    let mode = match (load.mode, &load.policy) {
+        (Some(mode), _) => format!("mode {mode}"),
+        (None, Some(policy)) => format!("mode of the policy {policy}"),
+        (None, None) => "mode of the default policy".to_owned(),
+    };
+    let mut lines = vec![format!("{} of {} actors are measured; {mode}", load.covered, load.wanted)];
+    lines.extend(load.last_decision.as_ref().map(|LastDecision { gain, realised_percent }| {
+        let realised = realised_percent.map(|percent| format!(", realised {percent} %"));
+        let (at, why, expected) = (second(gain.decided_at.0), &gain.why, gain.expected_percent);
+        format!("last decision {at} ({why}): expected gain {expected} %{}", realised.unwrap_or_default())
+    }));
+    lines.push(format!("{}: {}", load.reason, load.message));
+    lines
 }
 
 /// A note with the number of omitted lines.

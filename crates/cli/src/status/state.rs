@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ActorApplication, Instance, InstancePhase, InstanceStatus, Placement};
+use crds::{
+    ActorApplication, DecidedGain, Instance, InstancePhase, InstanceStatus, Placement, RebalanceMode,
+};
 use serde::Serialize;
 use world::ApplicationKey;
 
@@ -55,23 +57,57 @@ pub struct LoadStatus {
     /// The number of measured actors.
     pub covered: i32,
     pub wanted: i32,
+    /// The mode of the application; absent if that of its policy holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RebalanceMode>,
+    /// The policy of the application; absent if it has the default policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// Whether moves would pay.
     pub would_move: bool,
     /// The reason of the condition `WouldMove`.
     pub reason: String,
     pub message: String,
+    /// The last decision that moved actors for a gain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_decision: Option<LastDecision>,
+}
+
+/// The last decision that moved actors for a gain.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastDecision {
+    #[serde(flatten)]
+    pub gain: DecidedGain,
+    /// The gain that was measured after its moves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realised_percent: Option<i64>,
+}
+
+impl LastDecision {
+    fn of(decision: &Placement) -> Option<Self> {
+        let gain = decision.spec.gain.clone()?;
+        let moves = decision.status.iter().flat_map(|status| &status.moves);
+        let mut moves = moves.filter(|it| it.decided_at == gain.decided_at);
+        let realised_percent = moves.find_map(|it| it.realised_percent);
+        Some(Self { gain, realised_percent })
+    }
 }
 
 impl LoadStatus {
-    fn of(status: &crds::ActorApplicationStatus) -> Option<Self> {
+    fn of(application: &ActorApplication, decision: Option<&Placement>) -> Option<Self> {
+        let status = application.status.as_ref()?;
         let counters = status.counters?;
         let condition = status.conditions.iter().find(|it| it.type_ == WOULD_MOVE)?;
         Some(Self {
             covered: counters.covered,
             wanted: counters.wanted,
+            mode: application.spec.rebalance,
+            policy: application.spec.policy.clone(),
             would_move: condition.status == "True",
             reason: condition.reason.clone(),
             message: condition.message.clone(),
+            last_decision: decision.and_then(LastDecision::of),
         })
     }
 }
@@ -146,7 +182,7 @@ impl ApplicationStatus {
             found_by: decided.found_by,
             proven_by: decided.proven_by,
             judged: decided.judged,
-            load: LoadStatus::of(&reported),
+            load: LoadStatus::of(application, decision),
             last_moved: reported.last_moved.as_ref().map(|time| time.0.to_string()),
             units: units(&actors, lookup, decision, &instances),
             actors,

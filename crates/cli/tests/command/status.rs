@@ -120,13 +120,25 @@ fn measured_load() {
     let measured =
         measured.replace("until: '2026-01-01T00:05:00Z'}", "until: '2026-01-01T00:05:00Z', cause: c}");
     let measured = measured.replace("{phase: Stopping, unit: b/gpus-0", "{phase: Running, unit: a/gpus-1");
-    let dump = File::new("dump.yaml", &measured);
-    let shown = cairn(&["status", "shop/web", "-f", dump.path()]).all();
-    assert!(
-        shown.contains("Measured load\n  2 of 3 actors are measured\n  DryRun: would move server-0\n"),
-        "{shown}"
-    );
+    let shown_of = |manifest: &str| {
+        let dump = File::new("dump.yaml", manifest);
+        cairn(&["status", "shop/web", "-f", dump.path()]).all()
+    };
+    let shown = shown_of(&measured);
+    let expected = "Measured load\n  2 of 3 actors are measured; mode of the default policy\n  DryRun: would move server-0\n";
+    assert!(shown.contains(expected), "{shown}");
     assert!(!shown.contains("WouldMove") && !shown.contains("is refused by b"), "{shown}");
+
+    let gain =
+        "  gain: {expectedPercent: 31, why: change, decidedAt: '2026-01-01T00:00:00.500000Z'}\n  unplaced: [";
+    let moved = "  moves:\n  - {actor: server-0, from: b/gpus-0, to: a/gpus-0, decidedAt: '2026-01-01T00:00:00.500000Z', \
+                 step: Judged, since: '2026-01-01T00:05:00.000000Z', realisedPercent: 28}\n  refusals: [";
+    let decided = measured.replacen("  unplaced: [", gain, 1).replacen("  refusals: [", moved, 1);
+    let decided = decided.replacen("spec:\n", "spec:\n  rebalance: 'On'\n", 1);
+    let shown = shown_of(&decided);
+    let expected = "  2 of 3 actors are measured; mode On\n  last decision 2026-01-01T00:00:01Z (change): expected gain 31 %, \
+                    realised 28 %\n";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]
