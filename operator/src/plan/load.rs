@@ -17,8 +17,8 @@ use crate::plan::load_commit::commit_moves;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
-use crate::runtime::clock::{from_wall_clock, moment};
 use crate::queue::uid_tracker::UidTracker;
+use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
