@@ -215,9 +215,9 @@ fn excessive_sizes_affect_only_their_application() {
         let world = |name: &str| assemble(&index, &key(name), &Policy::builtin("p"), Timestamp::UNIX_EPOCH);
         assert_eq!(world("other").unwrap_err().to_string(), problem);
         let app = world("app").unwrap();
-        let is_told =
+        let names_other =
             |note: &world::SnapshotWarning| note.message.starts_with("the manifests of other are invalid");
-        assert!(app.warnings.iter().any(is_told), "{problem}: {:?}", app.warnings);
+        assert!(app.warnings.iter().any(names_other), "{problem}: {:?}", app.warnings);
         let names = world::desired_actors(&index, index.application(&key("other")).unwrap()).names;
         let is_large = problem.contains("2560000");
         assert_eq!(names.len(), if is_large { 5002 } else { 500 });
