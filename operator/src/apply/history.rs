@@ -230,7 +230,8 @@ mod tests {
                 decided_at: at(2),
                 messages_per_second: None,
             });
-            let moved = json!({"actor": "a-0", "from": "n/u", "to": "n/v", "decidedAt": at(2), "step": step, "since": at(3)});
+            let moved = json!({"actor": "a-0", "from": "n/u", "to": "n/v", "decidedAt": at(2), "step": step,
+                "since": at(3)});
             let status = placement.status.get_or_insert_default();
             status.moves.push(serde_json::from_value(moved).unwrap());
             let outcome = outcome_to_record(&placement, judged, at(4));
