@@ -37,7 +37,9 @@ pub(crate) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
             if lowest[at] == number[at] {
                 let first = open.iter().rposition(|other| *other == at).unwrap_or(0);
                 let component = open.split_off(first);
-                component.iter().for_each(|member| is_open[*member] = false);
+                for member in &component {
+                    is_open[*member] = false;
+                }
                 found.push(component);
             }
         }
@@ -78,7 +80,9 @@ fn groups_of(rules: &[&Statement]) -> Vec<Vec<usize>> {
     let components = components(&edges);
     let mut component_of = vec![0; edges.len()];
     for (component, members) in components.iter().enumerate() {
-        members.iter().for_each(|member| component_of[*member] = component);
+        for member in members {
+            component_of[*member] = component;
+        }
     }
     // By component: the rules that it reaches, with its own, as a bit set.
     let mut reached: Vec<Vec<u64>> = Vec::with_capacity(components.len());

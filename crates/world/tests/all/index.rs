@@ -278,7 +278,8 @@ fn taken(index: &Index, policy: &Policy) -> (BTreeMap<String, u64>, BTreeMap<Str
     for actor in file.actors.iter().filter(|actor| actor.fixed) {
         let unit = file.units.iter().find(|unit| actor.current.as_ref() == Some(&unit.id)).unwrap();
         *counts.entry(unit.id.clone()).or_default() += 1;
-        *cores.get_mut(&unit.node).unwrap() -= actor.runs_on[&unit.kind].node_requires["cpuMilli"];
+        let asked = actor.runs_on[&unit.kind].node_requires.get("cpuMilli");
+        *cores.get_mut(&unit.node).unwrap() -= asked.copied().unwrap_or(0);
     }
     (counts, cores)
 }
