@@ -38,7 +38,7 @@ async fn running(namespace: &Namespace<'_>, cluster: &Cluster) -> Result<Vec<Opt
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         ensure!(phase == Some("Running"), "{} is {phase:?}", pod.name_any());
     }
-    Ok(pods.iter().map(|pod| pod.uid()).collect())
+    Ok(pods.iter().map(Pod::uid).collect())
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ pub struct WindowsFile {
 /// A window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a window")]
 pub struct WindowEntry {
     /// When it ended, in seconds of Prometheus' clock.
     pub ended_at: f64,

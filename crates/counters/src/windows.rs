@@ -57,6 +57,7 @@ pub struct Windows {
 
 /// A kept window.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a window")]
 pub(crate) struct WindowSlot {
     /// Its index in every [`Column`].
     pub column: usize,

@@ -170,13 +170,12 @@ mod tests {
         let mut cycles = 0;
         for _ in 0..300 {
             let (mut text, predicates) = (String::new(), 2 + random(9));
-            for _ in 0..1 + random(14) {
+            for _ in 0..=random(14) {
                 let head = random(predicates + 1);
                 if head < predicates {
                     write!(text, "p{head} ").unwrap();
                 }
-                let body: Vec<String> =
-                    (0..1 + random(3)).map(|_| format!("p{}", random(predicates))).collect();
+                let body: Vec<String> = (0..=random(3)).map(|_| format!("p{}", random(predicates))).collect();
                 writeln!(text, ":- {}.", body.join(", ")).unwrap();
             }
             let statements = parse(&text).unwrap();

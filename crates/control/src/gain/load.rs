@@ -33,10 +33,9 @@ impl LastLoadSearch {
     /// The search that follows `last`, with this result.
     pub fn after(last: Option<Self>, at: Moment, windows: usize, verdict: Option<GateVerdict>) -> Self {
         let is_open = match verdict {
-            Some(GateVerdict::Uncertain { .. }) => true,
-            Some(GateVerdict::Small { gain, least }) => gain >= least / 2.0,
             // Once there are enough windows, nothing else tells that the load had changed.
-            Some(GateVerdict::FewWindows { .. }) => true,
+            Some(GateVerdict::Uncertain { .. } | GateVerdict::FewWindows { .. }) => true,
+            Some(GateVerdict::Small { gain, least }) => gain >= least / 2.0,
             _ => false,
         };
         let before = last.map_or(0, |last| last.open_searches);

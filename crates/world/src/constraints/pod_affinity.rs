@@ -8,7 +8,9 @@ use placement::file::{Constraint, Scope};
 
 use crate::constraints::joining::Joining;
 use crate::constraints::mutual_affinity::mutual_affinity;
-use crate::constraints::pod_templates::{Labels, PodRules, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pod_templates::{
+    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, TopologyDomains,
+};
 use crate::units::ZONE;
 
 /// Constraints by pod affinity and anti-affinity, in both directions.
