@@ -163,6 +163,8 @@ async fn unknown_values_are_rejected() {
             "agent.groups has two groups named a",
         ),
         ("agent.volumes[0].name=cgroup", "at '/agent/volumes/0'"),
+        ("agent.volumes[0].name=sys-devices", "at '/agent/volumes/0'"),
+        ("agent.privileged=all", "at '/agent/privileged': got string, want boolean"),
     ];
     for (value, expected) in cases {
         let chart = tree("charts/cairn");
@@ -198,7 +200,7 @@ async fn each_group_of_agents_is_a_daemon_set() {
           \"env\": [{\"name\": \"A\", \"value\": \"b\"}], \
           \"volumes\": [{\"name\": \"lib\", \"mountPath\": \"/lib/x\", \"hostPath\": {\"path\": \"/opt/x\"}}]}, \
          {\"name\": \"others\", \"affinity\": {\"nodeAffinity\": {}}, \"updateStrategy\": {\"type\": \"OnDelete\"}, \
-          \"numaDomains\": {\"enabled\": true}}]",
+          \"numaDomains\": {\"enabled\": true}, \"privileged\": true, \"hostInterfaces\": true}]",
         "--set=agent.numaDomains.slots=64",
         "--set=agent.kubeletFolder=/data/kubelet",
     ])
@@ -226,6 +228,24 @@ async fn each_group_of_agents_is_a_daemon_set() {
         found.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(plugins(nvidia), [""; 0]);
+    let rights = |set: &serde_json::Value| pod(set)["containers"][0]["securityContext"].clone();
+    let none = serde_json::json!(
+        {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}}
+    );
+    assert_eq!((rights(all), rights(nvidia)), (none.clone(), none));
+    let privileged = serde_json::json!({"privileged": true, "readOnlyRootFilesystem": true});
+    assert_eq!(rights(others), privileged, "the API server rejects it with allowPrivilegeEscalation: false");
+    let interfaces = |set: &serde_json::Value| {
+        let pod = pod(set);
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap().iter();
+        let paths = mounts.filter_map(|it| it["mountPath"].as_str()).filter(|it| it.starts_with("/host/"));
+        let arguments = pod["containers"][0]["args"].as_array().unwrap().iter().filter_map(|it| it.as_str());
+        let roots = arguments.filter(|it| it.starts_with("--network-root"));
+        paths.chain(roots).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!((interfaces(all), interfaces(nvidia)), (vec![], vec![]));
+    let mounted = ["/host/sys/class/net", "/host/sys/devices", "--network-root=/host"];
+    assert_eq!(interfaces(others), mounted);
     let folders = [
         "--device-plugins=/var/lib/kubelet/device-plugins",
         "--numa-slots=64",

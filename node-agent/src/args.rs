@@ -93,6 +93,12 @@ pub struct SourceArgs {
     #[arg(long, env = "CAIRN_NVML_LIBRARY", value_name = "FILE")]
     pub nvml_library: Option<PathBuf>,
 
+    /// The folder in which the host's /sys/class/net and /sys/devices are mounted, such as /host.
+    ///
+    /// The /sys of a container has only the interfaces of its own network namespace.
+    #[arg(long, env = "CAIRN_NETWORK_ROOT", value_name = "DIR", conflicts_with = "topology_file")]
+    pub network_root: Option<PathBuf>,
+
     /// The node that the agent runs on; machines described by --simulate name their nodes themselves.
     #[arg(long, env = "NODE_NAME", value_name = "NAME")]
     pub node_name: Option<String>,

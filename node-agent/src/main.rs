@@ -250,7 +250,7 @@ fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
         return Ok(Box::new(Described::new(path)));
     }
     let node = args.node_name.filter(|name| !name.is_empty()).ok_or(StartError::NoNode)?;
-    Ok(Box::new(Machine::new(node, args.topology_file, args.nvml_library)))
+    Ok(Box::new(Machine::new(node, args.topology_file, args.nvml_library, args.network_root)))
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {

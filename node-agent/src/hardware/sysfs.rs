@@ -5,7 +5,7 @@
 //! GPUs it reads only the names; NVML reports the rest.
 
 mod classes;
-mod health;
+pub mod health;
 mod kfd;
 mod network;
 mod readings;
@@ -29,6 +29,11 @@ use crate::{metrics::CollectorState, source::Collector};
 /// The time-out of a reader: a file under `/sys` takes microseconds, unless a driver hangs.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// What is missing without access to AMD's `kfd`, and the remedy.
+const KFD_DENIED: &str = "the kernel denies access to the topology of AMD GPUs in /sys/class/kfd: their compute units, partitions \
+                          and XGMI links are missing. Run the agents of these nodes with agent.privileged of the chart, which \
+                          agent.groups may set, too";
+
 /// The classes of compute devices.
 const CLASSES: [&str; 2] = ["drm", "accel"];
 
@@ -41,6 +46,21 @@ pub struct Found {
     pub links: Vec<Link>,
     /// The bandwidth of network interfaces by PCI address, in bytes per second.
     pub networks: BTreeMap<String, i64>,
+    /// Whether the kernel refused to report the topology of AMD's GPUs.
+    pub is_kfd_denied: bool,
+}
+
+impl Found {
+    /// The state of the collector with this result.
+    fn state(&self) -> (CollectorState, String) {
+        if self.is_kfd_denied {
+            (CollectorState::Denied, KFD_DENIED.to_owned())
+        } else if self.devices.is_empty() {
+            (CollectorState::Absent, "no kernel driver reports a GPU or an NPU".to_owned())
+        } else {
+            (CollectorState::Ok, String::new())
+        }
+    }
 }
 
 type Response = worker::Response<io::Result<Found>>;
@@ -49,29 +69,30 @@ type Response = worker::Response<io::Result<Found>>;
 #[derive(Debug)]
 pub struct Sysfs {
     root: PathBuf,
+    /// The root of the network interfaces.
+    network_root: PathBuf,
     worker: Option<Worker<Request, Response>>,
     /// The last result.
     last: Found,
 }
 
 impl Sysfs {
-    /// The collector of the system under this root.
-    pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), worker: start(root), last: Found::default() }
+    /// The collector of the system under this root, and of the network interfaces in `/sys/class/net` under another.
+    pub fn new(root: &Path, network_root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            network_root: network_root.to_owned(),
+            worker: start(root, network_root),
+            last: Found::default(),
+        }
     }
 
     /// The devices, or the last ones if they cannot be read now; and the state of the collector.
     pub fn read(&mut self) -> (Found, Collector) {
         let (state, message) = match self.request(Request::Devices) {
             Ok(Response::Devices(Ok(found))) => {
-                let is_empty = found.devices.is_empty();
                 self.last = found;
-                let absent = "no kernel driver reports a GPU or an NPU";
-                if is_empty {
-                    (CollectorState::Absent, absent.to_owned())
-                } else {
-                    (CollectorState::Ok, String::new())
-                }
+                self.last.state()
             }
             Ok(Response::Devices(Err(error))) if error.kind() == io::ErrorKind::PermissionDenied => (
                 CollectorState::Denied,
@@ -96,7 +117,7 @@ impl Sysfs {
 
     fn request(&mut self, request: Request) -> Result<Response, String> {
         if self.worker.as_ref().is_none_or(Worker::has_ended) {
-            self.worker = start(&self.root);
+            self.worker = start(&self.root, &self.network_root);
         }
         let Some(worker) = &self.worker else {
             return Err("cannot start the reader thread".to_owned());
@@ -111,19 +132,19 @@ impl Sysfs {
     }
 }
 
-fn start(root: &Path) -> Option<Worker<Request, Response>> {
-    let root = root.to_owned();
+fn start(root: &Path, network_root: &Path) -> Option<Worker<Request, Response>> {
+    let (root, network_root) = (root.to_owned(), network_root.to_owned());
     let worker = Worker::start("sysfs", LIMIT, move || {
         move |request| match request {
-            Request::Devices => Response::Devices(read(&root)),
+            Request::Devices => Response::Devices(read(&root, &network_root)),
             Request::Counters => Response::Counters(readings::read(&root)),
         }
     });
     worker.ok()
 }
 
-/// The devices under a root.
-fn read(root: &Path) -> io::Result<Found> {
+/// The devices under a root, and the network interfaces under another.
+fn read(root: &Path, network_root: &Path) -> io::Result<Found> {
     for class in CLASSES {
         match fs::read_dir(root.join("sys/class").join(class)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -131,8 +152,9 @@ fn read(root: &Path) -> io::Result<Found> {
         }
     }
     let mut devices = classes::read(root);
-    let links = kfd::describe(root, &mut devices);
-    Ok(Found { devices, links, networks: network::bandwidths(root) })
+    let kfd = kfd::describe(root, &mut devices);
+    let networks = network::bandwidths(root, network_root);
+    Ok(Found { devices, links: kfd.links, networks, is_kfd_denied: kfd.is_denied })
 }
 
 /// The text of a file, trimmed; `None` if it is empty or cannot be read.

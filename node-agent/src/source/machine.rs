@@ -25,7 +25,7 @@ use crate::{
         opencl::{Background, LACKS},
         reading::DeviceReading,
         steady::{Steady, lacks},
-        sysfs::Sysfs,
+        sysfs::{Sysfs, health},
     },
     metrics::CollectorState,
 };
@@ -94,8 +94,14 @@ impl Machine {
     /// Does not probe yet.
     ///
     /// `description` is a file in hwloc's format, `nvml_library` the path of NVML if the system's loader does not find it. Drivers
-    /// are used for the local machine only, except a library that is given.
-    pub fn new(node: impl Into<String>, description: Option<PathBuf>, nvml_library: Option<PathBuf>) -> Self {
+    /// are used for the local machine only, except a library that is given. `network_root` is the root under which `/sys/class/net`
+    /// has the interfaces of the machine, if it is another one.
+    pub fn new(
+        node: impl Into<String>,
+        description: Option<PathBuf>,
+        nvml_library: Option<PathBuf>,
+        network_root: Option<PathBuf>,
+    ) -> Self {
         let described = description.is_some() || root() != Path::new("/");
         Self {
             has_nvml: !described || nvml_library.is_some(),
@@ -105,7 +111,7 @@ impl Machine {
             unloading: Vec::new(),
             drivers: None,
             opencl: (!described).then(Background::new),
-            sysfs: description.is_none().then(|| Sysfs::new(&root())),
+            sysfs: description.is_none().then(|| Sysfs::new(&root(), &network_root.unwrap_or_else(root))),
             node: node.into(),
             description,
             root: root(),
@@ -287,6 +293,9 @@ impl Machine {
             merge::add_opencl(&mut spec, known);
             collectors.push(state);
         }
+        if self.description.is_none() {
+            health::mark_reserved(&self.root, &mut spec);
+        }
         let opencl_is_asked = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_probed());
         let not_said_yet = self.found.is_none() || self.found_too_little() || opencl_is_asked;
         let virtual_ones =
@@ -334,7 +343,7 @@ impl Machine {
             let library = self.nvml_library.clone().map(Into::into);
             self.nvml = Some(Nvml::new(library, Arc::clone(&self.nvml_version)));
         }
-        let has_gpu = spec.devices.iter().any(merge::is_of_nvidia);
+        let has_gpu = self.has_nvidia_gpu(spec);
         let began = Instant::now();
         let outcome = self.nvml.as_ref().map(Nvml::devices);
         if self.nvml.as_ref().is_some_and(Nvml::is_gone) {
@@ -366,6 +375,13 @@ impl Machine {
         nvml::locate_processor_links(spec);
         merge::locate_partitions(spec);
         outdated
+    }
+
+    /// Whether a GPU is for NVIDIA's driver, and not reserved for a virtual machine.
+    fn has_nvidia_gpu(&self, spec: &NodeTopologySpec) -> bool {
+        let is_reserved =
+            |gpu: &Device| self.description.is_none() && health::reserved_by(&self.root, gpu).is_some();
+        spec.devices.iter().any(|it| merge::is_of_nvidia(it) && !is_reserved(it))
     }
 
     /// Releases NVML; threads that still have it loaded are tracked.

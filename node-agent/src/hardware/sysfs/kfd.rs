@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs, io,
     path::Path,
 };
 
 use crds::{ComputeResource, Device, Link, MemorySpace};
 
-use super::{numbered, text};
+use super::numbered;
 
 /// XGMI in `kfd`'s enumeration of links.
 const XGMI: u64 = 11;
@@ -29,11 +30,23 @@ struct Node {
     links: Vec<(u64, u64)>,
 }
 
-/// Adds the attributes that `kfd` reports, and partitions. Returns the links between GPUs.
-pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Vec<Link> {
+/// What `kfd` reports beside the attributes of devices.
+#[derive(Debug, Default)]
+pub struct Topology {
+    /// The links between GPUs.
+    pub links: Vec<Link>,
+    /// Whether the kernel refused to report a GPU, its memory or its links.
+    ///
+    /// It reports them only to processes whose device cgroup allows the GPU's render device, whatever their user is.
+    pub is_denied: bool,
+}
+
+/// Adds the attributes that `kfd` reports, and partitions.
+pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Topology {
+    let mut is_denied = false;
     let nodes: Vec<_> = numbered(&root.join("sys/class/kfd/kfd/topology/nodes"), "")
         .iter()
-        .filter_map(|it| node(it))
+        .filter_map(|it| node(it, &mut is_denied))
         .collect();
     let mut ids = BTreeMap::<u64, String>::new();
     let mut parts = Vec::new();
@@ -56,12 +69,12 @@ pub fn describe(root: &Path, devices: &mut Vec<Device>) -> Vec<Link> {
         }
     }
     devices.extend(parts);
-    links(&nodes, &ids)
+    Topology { links: links(&nodes, &ids), is_denied }
 }
 
 fn partition(root: &Path, gpu: &Device, nth: usize, node: &Node) -> Device {
     let render = format!("renderD{}", node.render_minor);
-    let device = std::fs::canonicalize(root.join("sys/class/drm").join(&render).join("device")).ok();
+    let device = fs::canonicalize(root.join("sys/class/drm").join(&render).join("device")).ok();
     // AMD's device plugin uses this name.
     let platform = device.as_ref().and_then(|path| path.file_name()?.to_str());
     let platform = platform.filter(|name| name.starts_with("amdgpu_xcp")).map(str::to_owned);
@@ -92,9 +105,9 @@ fn memory(bytes: u64) -> Vec<MemorySpace> {
 }
 
 /// A node with compute units; the others are processors.
-fn node(folder: &Path) -> Option<Node> {
+fn node(folder: &Path, is_denied: &mut bool) -> Option<Node> {
     let number = folder.file_name()?.to_str()?.parse().ok()?;
-    let properties = properties(folder);
+    let properties = properties(folder, is_denied);
     let get = |key: &str| properties.get(key).copied().unwrap_or(0);
     let simds = get("simd_count");
     if simds == 0 {
@@ -103,14 +116,14 @@ fn node(folder: &Path) -> Option<Node> {
     let location = get("location_id");
     let mut memory_bytes = 0_u64;
     for bank in numbered(&folder.join("mem_banks"), "") {
-        let bank = self::properties(&bank);
+        let bank = self::properties(&bank, is_denied);
         if bank.get("heap_type").is_some_and(|heap| LOCAL_MEMORY.contains(heap)) {
             memory_bytes = memory_bytes.saturating_add(bank.get("size_in_bytes").copied().unwrap_or(0));
         }
     }
     let links = ["io_links", "p2p_links"].iter().flat_map(|links| numbered(&folder.join(links), ""));
     let links = links.filter_map(|link| {
-        let link = self::properties(&link);
+        let link = self::properties(&link, is_denied);
         let is_xgmi = link.get("type") == Some(&XGMI);
         is_xgmi.then_some(())?;
         Some((*link.get("node_to")?, link.get("max_bandwidth").copied().unwrap_or(0)))
@@ -163,9 +176,12 @@ fn links(nodes: &[Node], ids: &BTreeMap<u64, String>) -> Vec<Link> {
     pairs.into_iter().map(link).collect()
 }
 
-/// The numbers of a file with a name and a number in each line.
-fn properties(folder: &Path) -> BTreeMap<String, u64> {
-    let text = text(folder, "properties").unwrap_or_default();
+/// The numbers of a file with a name and a number in each line; sets `is_denied` if there is no permission to read it.
+fn properties(folder: &Path, is_denied: &mut bool) -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(folder.join("properties")).unwrap_or_else(|error| {
+        *is_denied |= error.kind() == io::ErrorKind::PermissionDenied;
+        String::new()
+    });
     let pairs = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
     pairs.filter_map(|(key, value)| Some((key.to_owned(), value.trim().parse().ok()?))).collect()
 }

@@ -13,13 +13,15 @@ use crate::hardware::{changes::names, hwloc::is_address};
 ///
 /// Ports without a link, and virtual interfaces that report no speed, are left out. The fastest port, not the sum: the
 /// representors of virtual functions are interfaces of the same device with the speed of its port.
-pub fn bandwidths(root: &Path) -> BTreeMap<String, i64> {
-    let interfaces = |class: &str| {
+///
+/// The class `net` is read under a root of its own: a pod's `/sys` has the interfaces of the pod's network namespace only.
+pub fn bandwidths(root: &Path, network_root: &Path) -> BTreeMap<String, i64> {
+    let interfaces = |root: &Path, class: &str| {
         let folder = root.join("sys/class").join(class);
         names(&folder).into_iter().map(move |name| folder.join(name))
     };
-    let ethernet = interfaces("net").filter_map(|it| Some((address(&it)?, ethernet(&it)?)));
-    let infiniband = interfaces("infiniband").filter_map(|it| Some((address(&it)?, infiniband(&it)?)));
+    let ethernet = interfaces(network_root, "net").filter_map(|it| Some((address(&it)?, ethernet(&it)?)));
+    let infiniband = interfaces(root, "infiniband").filter_map(|it| Some((address(&it)?, infiniband(&it)?)));
     let mut bandwidths = BTreeMap::<String, i64>::new();
     for (address, bandwidth) in ethernet.chain(infiniband) {
         let known = bandwidths.entry(address).or_default();
@@ -104,7 +106,27 @@ mod tests {
             ("0000:03:00.0", 3_125_000_000),
             ("0000:5e:00.0", 25_000_000_000),
         ];
-        assert_eq!(bandwidths(root), expected.map(|(address, bytes)| (address.to_owned(), bytes)).into());
-        assert_eq!(bandwidths(&root.join("none")), BTreeMap::new());
+        let expected: BTreeMap<String, i64> =
+            expected.map(|(address, bytes)| (address.to_owned(), bytes)).into();
+        assert_eq!(bandwidths(root, root), expected);
+        let none = root.join("none");
+        assert_eq!(bandwidths(&none, &none), BTreeMap::new());
+    }
+
+    /// In a pod `/sys/class/net` has only the pod's own interfaces, which belong to no device.
+    #[test]
+    fn ethernet_interfaces_are_those_of_the_host() {
+        let (pod, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(pod.path().join("sys/class/net/eth0")).unwrap();
+        fs::write(pod.path().join("sys/class/net/eth0/speed"), "10000\n").unwrap();
+        let files = [("ports/1/state", "4: ACTIVE\n"), ("ports/1/rate", "200 Gb/sec (4X HDR)\n")];
+        interface(pod.path(), "infiniband", "mlx5_0", "0000:5e:00.0", &files);
+        interface(host.path(), "net", "eth0", "0000:03:00.0", &[("speed", "25000\n")]);
+        let infiniband = ("0000:5e:00.0".to_owned(), 25_000_000_000);
+        let without = BTreeMap::<String, i64>::from([infiniband.clone()]);
+        assert_eq!(bandwidths(pod.path(), pod.path()), without);
+        let ethernet = ("0000:03:00.0".to_owned(), 3_125_000_000);
+        let with = BTreeMap::<String, i64>::from([ethernet, infiniband]);
+        assert_eq!(bandwidths(pod.path(), host.path()), with);
     }
 }

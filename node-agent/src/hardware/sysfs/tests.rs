@@ -59,7 +59,7 @@ impl Tree {
     }
 
     fn found(&self) -> Found {
-        read(self.root()).unwrap()
+        read(self.root(), self.root()).unwrap()
     }
 }
 
@@ -230,7 +230,7 @@ fn health_is_that_of_driver_and_bus() {
 #[test]
 fn the_collector_keeps_its_last_result_and_reports_the_error() {
     let tree = Tree::new();
-    let mut sysfs = Sysfs::new(tree.root());
+    let mut sysfs = Sysfs::new(tree.root(), tree.root());
     let (found, collector) = sysfs.read();
     assert_eq!((found, collector.state), (Found::default(), CollectorState::Absent), "{}", collector.message);
     instincts(&tree);
@@ -241,4 +241,28 @@ fn the_collector_keeps_its_last_result_and_reports_the_error() {
     symlink("drm", tree.root().join("sys/class/drm")).unwrap();
     let (again, collector) = sysfs.read();
     assert_eq!((again, collector.state), (found, CollectorState::Error), "{}", collector.message);
+}
+
+/// The kernel refuses `properties` to a container that may not use the GPU's render device, even to user 0.
+#[test]
+fn denied_topology_of_amd_gpus_is_reported_and_their_other_attributes_are_used() {
+    for file in ["properties", "mem_banks/0/properties", "io_links/1/properties"] {
+        let tree = Tree::new();
+        instincts(&tree);
+        let path = tree.root().join("sys/class/kfd/kfd/topology/nodes/1").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if path.exists() {
+            fs::remove_file(&path).unwrap();
+        }
+        // no user may read this file
+        symlink("/proc/sys/vm/drop_caches", &path).unwrap();
+        let (found, collector) = Sysfs::new(tree.root(), tree.root()).read();
+        assert_eq!(collector.state, CollectorState::Denied, "{file}: {}", collector.message);
+        assert!(collector.message.contains("agent.privileged"), "{file}: {}", collector.message);
+        assert_eq!(found.devices.len(), 2, "{file}");
+        let first = &found.devices[0];
+        assert_eq!(first.memory_spaces[0].size_bytes, 206_141_652_992, "{file}");
+        assert_eq!(first.compute_resources.is_empty(), file == "properties", "{file}");
+        assert!(!found.devices[1].compute_resources.is_empty(), "{file}");
+    }
 }

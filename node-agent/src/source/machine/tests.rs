@@ -5,7 +5,7 @@ use crds::{ComputeResource, Link, MemorySpace};
 
 /// The local machine without drivers, for given responses of hwloc.
 fn machine() -> Machine {
-    let described = Machine::new("node-a", Some("nowhere.xml".into()), None);
+    let described = Machine::new("node-a", Some("nowhere.xml".into()), None, None);
     Machine { description: None, root: PathBuf::from("/does/not/exist"), ..described }
 }
 
@@ -272,4 +272,59 @@ fn fpgas_are_kept_while_they_cannot_be_read() {
     assert_eq!(probe(), ("error", there()));
     fs::remove_file(&class).unwrap();
     assert_eq!(probe(), ("absent", "1 FPGA (1 lost), 1 NUMA Domain".to_owned()));
+}
+
+/// A device on `vfio-pci` has no entry in the kernel's classes: only its bus names the driver.
+#[test]
+fn devices_of_virtual_machines_are_unknown_and_need_no_library() {
+    let root = tempfile::tempdir().unwrap();
+    let drivers = root.path().join("sys/bus/pci/drivers");
+    let device = |type_: &str, vendor: &str, address: &str, driver: &str| {
+        let folder = root.path().join("sys/bus/pci/devices").join(address);
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(drivers.join(driver), folder.join("driver")).unwrap();
+        Device {
+            id: format!("{}-{address}", type_.to_lowercase()),
+            type_: type_.into(),
+            vendor: Some(vendor.into()),
+            pci_bus_id: Some(address.into()),
+            ..Device::default()
+        }
+    };
+    let mut devices = vec![
+        device("GPU", "amd", "0000:05:00.0", "vfio-pci"),
+        device("GPU", "nvidia", "0000:3b:00.0", "vfio-pci"),
+        device("NPU", "habana", "0000:4b:00.0", "pci-stub"),
+        // programs use it through this driver
+        device("NPU", "google", "0000:5b:00.0", "vfio-pci"),
+        device("GPU", "intel", "0000:6b:00.0", "xe"),
+    ];
+    let part = Device {
+        id: "mig-1".into(),
+        type_: "GPU Partition".into(),
+        vendor: Some("nvidia".into()),
+        parent: Some("gpu-0000:3b:00.0".into()),
+        ..Device::default()
+    };
+    let mut machine = Machine { root: root.path().to_owned(), ..machine() };
+    let spec = |devices: &[Device]| NodeTopologySpec { devices: devices.to_vec(), links: Vec::new() };
+    assert!(!machine.has_nvidia_gpu(&spec(&devices)), "its driver is not needed");
+    devices.push(part);
+    machine.process(Answer::Found(spec(&devices)), 1);
+    let reading = machine.assemble();
+    let of = |device: &Device| (device.health, device.driver.clone());
+    let reserved = |driver: &str| (Health::Unknown, Some(driver.to_owned()));
+    let used = (Health::Ok, None);
+    let expected = [
+        reserved("vfio-pci"),
+        reserved("vfio-pci"),
+        used.clone(),
+        reserved("pci-stub"),
+        used,
+        (Health::Unknown, None),
+    ];
+    assert_eq!(reading.topologies["node-a"].devices.iter().map(of).collect::<Vec<_>>(), expected);
+
+    let used = device("GPU", "nvidia", "0000:7b:00.0", "nvidia");
+    assert!(machine.has_nvidia_gpu(&spec(&[used])), "this one is not reserved");
 }
