@@ -174,9 +174,11 @@ fn shared_claims(
             |name: &str| of.index.scheduling.volumes.get(name).is_some_and(|it| claimed_by(it).is_none());
         let free = volumes.iter().filter(|name| is_free(name));
         let unions = overlapping(free.filter_map(|volume| reach.get(volume)).cloned());
-        let uses = |demands: &[Demand]| demands.iter().any(|demand| demand.key.as_ref() == Some(key));
+        let is_claimed_by =
+            |demands: &[Demand]| demands.iter().any(|demand| demand.key.as_ref() == Some(key));
         let domain = |nodes: &Names| {
-            let there = others.iter().filter(|(node, demands)| nodes.contains(node) && uses(demands));
+            let there =
+                others.iter().filter(|(node, demands)| nodes.contains(node) && is_claimed_by(demands));
             Domain {
                 nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
                 others: there.map(|_| 1).sum(),

@@ -115,8 +115,8 @@ impl<'a> UnboundClaim<'a> {
     /// The claims of a pod that can still get a volume. A template has no pod name.
     pub fn of_pod(index: &'a Index, namespace: &str, pod: Option<&str>, spec: &'a PodSpec) -> Vec<Self> {
         let claims = &index.scheduling.claims;
-        let names: BTreeSet<String> = claims_of(spec).collect();
-        let named = names.into_iter().filter_map(|name| {
+        let by_name: BTreeSet<String> = claims_of(spec).collect();
+        let named = by_name.into_iter().filter_map(|name| {
             let key = (namespace.to_owned(), name);
             let claim = claims.get(&key)?;
             let is_lost = claim.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Lost"));

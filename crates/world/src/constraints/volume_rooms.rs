@@ -154,15 +154,15 @@ fn pairs(classes: &[Class], counted: &[Counted], rooms: &[Room], reason: &str) -
     for (i, a) in classes.iter().enumerate() {
         for (j, b) in classes.iter().enumerate().skip(i + 1) {
             let is_pair = |it: &&Counted| it.members.contains(&i) && it.members.contains(&j);
-            let clashes = |(at, room): &(usize, &Room)| {
+            let has_conflict = |(at, room): &(usize, &Room)| {
                 room.has_for(&[&a.need])
                     && room.has_for(&[&b.need])
                     && !room.has_for(&[&a.need, &b.need])
                     && !counted.iter().filter(is_pair).any(|it| it.limits[*at] < 2)
             };
-            let clashing = rooms.iter().enumerate().filter(clashes);
+            let in_conflict = rooms.iter().enumerate().filter(has_conflict);
             let domains: Vec<Domain> =
-                clashing.map(|(_, room)| Domain { nodes: room.nodes.clone(), others: 0 }).collect();
+                in_conflict.map(|(_, room)| Domain { nodes: room.nodes.clone(), others: 0 }).collect();
             if !domains.is_empty() {
                 rules.push(peers_at_most((a.actors.clone(), b.actors.clone()), domains, 0, reason));
             }

@@ -29,15 +29,15 @@ impl PoolOnNode<'_> {
     /// A device that shares counters with one of the latter is one of them: which of both fits is then the scheduler's choice. A
     /// device in use keeps its unit.
     pub(super) fn numbered<'a>(&self, candidates: Vec<Candidate<'a>>) -> (Vec<Candidate<'a>>, Numbered<'a>) {
-        let mut names = BTreeMap::<&str, usize>::new();
+        let mut uses = BTreeMap::<&str, usize>::new();
         for candidate in &candidates {
-            *names.entry(&candidate.device.key.device).or_default() += 1;
+            *uses.entry(&candidate.device.key.device).or_default() += 1;
         }
         let is_unnamed = |candidate: &Candidate| match candidate.holder {
             Holder::Own => false,
             Holder::Numbered => true,
             Holder::None | Holder::Other => {
-                candidate.pin.is_none() || names[&*candidate.device.key.device] > 1
+                candidate.pin.is_none() || uses[&*candidate.device.key.device] > 1
             }
         };
         let mut unnamed: Vec<bool> = candidates.iter().map(is_unnamed).collect();
@@ -149,12 +149,12 @@ impl Numbered<'_> {
         let alike = || Some((self.candidates.iter().find(same_name)?, "no name of its own tells"));
         // Otherwise all can be told apart again, once the actors have left that use them by numbered units.
         let Some((first, nothing)) = unpinned.or_else(alike) else { return };
-        let note = format!(
+        let message = format!(
             "{node}: {nothing} device {} apart from the others of the pool, so the scheduler chooses among {} devices, and their \
              locality is unknown; name an attribute in resource.dra.pinBy if there is one",
             first.device.key,
             self.candidates.len()
         );
-        report.add_note("NotPinnable", note);
+        report.add_note("NotPinnable", message);
     }
 }
