@@ -6,7 +6,7 @@ use crds::{
     ActorApplication, Assignment, ExcusedActor, Move, Placement, PlacementSpec, StoppedBy, UnplacedActor,
 };
 use placement::ix::ActorIx;
-use placement::{Objectives, Plan};
+use placement::{Holds, Objectives, Plan, Unplaced};
 use world::{ApplicationKey, AssembledSnapshot, DecidedMove, Index, Policy};
 
 use crate::commit::elective::DecisionMoves;
@@ -15,6 +15,8 @@ use crate::commit::elective::DecisionMoves;
 const MAX_REASON_CHARS: usize = 1000;
 /// Most reasons of one actor.
 const MAX_REASONS: usize = 16;
+/// What reasons begin with that are not proven for every placement of the other actors.
+const IN_PLACE: &str = "with the other actors in place";
 /// Bytes of all reasons of a Placement: etcd rejects objects above 1.5 MB, and a rejected plan would be searched again and
 /// again.
 const MAX_REASON_BYTES: usize = 300_000;
@@ -80,7 +82,7 @@ pub fn spec(
             .iter()
             .map(|left_node| UnplacedActor {
                 actor: short(left_node.actor),
-                reasons: reasons_of(&left_node.reasons),
+                reasons: scoped(left_node, reasons_of(&left_node.reasons)),
             })
             .collect(),
         excused: plan
@@ -96,6 +98,16 @@ pub fn spec(
     };
     truncate_reasons(&mut spec);
     spec
+}
+
+/// The reasons of an unplaced actor, with their scope before the first one, which is the last to be left out.
+fn scoped(unplaced: &Unplaced, mut reasons: Vec<String>) -> Vec<String> {
+    if unplaced.holds == Some(Holds::WhereOthersAre)
+        && let Some(first) = reasons.first_mut()
+    {
+        *first = cut(&format!("{IN_PLACE}: {first}"));
+    }
+    reasons
 }
 
 /// Drops reasons beyond the limit; the first ones stay.
@@ -271,6 +283,22 @@ mod tests {
             let written = serde_json::to_string(&spec).unwrap().len();
             assert!(written < most, "{what}: {written}");
         }
+    }
+
+    #[test]
+    fn reasons_that_are_not_proven_for_every_placement_say_so() {
+        let first = |holds| {
+            let unplaced = Unplaced { actor: ActorIx::new(0), reasons: Vec::new(), holds };
+            scoped(&unplaced, vec!["n1 is full".to_owned(), "n2 is full".to_owned()]).join("; ")
+        };
+        let plain = "n1 is full; n2 is full";
+        assert_eq!(first(Some(Holds::WhereOthersAre)), format!("with the other actors in place: {plain}"));
+        assert_eq!((first(Some(Holds::Always)), first(None)), (plain.to_owned(), plain.to_owned()));
+        let unplaced =
+            Unplaced { actor: ActorIx::new(0), reasons: Vec::new(), holds: Some(Holds::WhereOthersAre) };
+        let long = scoped(&unplaced, vec!["x".repeat(MAX_REASON_CHARS)]);
+        assert_eq!(long[0].chars().count(), MAX_REASON_CHARS);
+        assert!(scoped(&unplaced, Vec::new()).is_empty());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use world::{ActorName, OwnedObjects, RejectedRequest, is_ready, object_name, uni
 use crate::status::readiness::{crash_loop, not_ready_reason};
 use crate::status::report::{Finding, conditions};
 
+/// The message of an unplaced actor whose reasons did not fit into the Placement.
+const REASONS_LEFT_OUT: &str = "unplaced; the reasons are left out of the Placement";
+
 /// What is known about an Instance's actor besides its pod.
 pub struct InstanceContext<'a> {
     /// Its assigned unit.
@@ -55,7 +58,7 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let placed = match (context.place, context.reasons) {
         (Some(place), _) => finding("Placed", true, "Placed", format!("on {place}")),
         (None, None) => finding("Placed", false, "Undecided", "not placed yet".to_owned()),
-        (None, Some([])) => finding("Placed", false, "Unplaced", "no feasible unit".to_owned()),
+        (None, Some([])) => finding("Placed", false, "Unplaced", REASONS_LEFT_OUT.to_owned()),
         (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
     };
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
@@ -316,7 +319,10 @@ mod tests {
                 "Ready=false the pod runs on n/a-0; the actor moves to m/a-0, Placed=true on m/a-0",
             ),
             ("unplaced", "Ready=false no pod exists, Placed=false no room"),
-            ("unplaced untold", "Ready=false no pod exists, Placed=false no feasible unit"),
+            (
+                "unplaced untold",
+                "Ready=false no pod exists, Placed=false unplaced; the reasons are left out of the Placement",
+            ),
             ("", "Ready=false no pod exists, Placed=false not placed yet"),
             ("unfit=two", "Ready=false two, Placed=false two"),
             (
