@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use placement::PlanError;
+use placement::{JudgeError, PlanError};
 use world::AssembleError;
 
 /// The condition of an application that exceeds the planning limits.
@@ -83,10 +83,15 @@ impl Error {
         )
     }
 
-    /// Whether it may pass without an event, so that it is retried with backoff: admission refuses it, and a quota may be raised; or
-    /// the search panicked or ran out of memory.
+    /// Whether it may pass without an event, so that it is retried with backoff: admission refuses it, and a quota may be
+    /// raised; or the search panicked, or it or clingo ran out of memory or time.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Search(_))
+        matches!(self, Self::Refused(_) | Self::Search(_)) || self.has_no_verdict()
+    }
+
+    /// Whether clingo gave no verdict on a plan although the policy requires one.
+    fn has_no_verdict(&self) -> bool {
+        matches!(self, Self::Plan(PlanError::Judge(JudgeError::Evaluation(_) | JudgeError::Unjudged)))
     }
 
     /// What to tell users if a request to the API server failed.
@@ -127,6 +132,7 @@ impl Error {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
             Self::Refused(_) => Duration::from_mins(1),
             Self::Search(_) => Duration::from_mins(5),
+            _ if self.has_no_verdict() => Duration::from_mins(5),
             _ => Duration::from_secs(30),
         }
     }
@@ -182,6 +188,25 @@ mod tests {
         let expected = "failed to write Placement app: failed calling webhook; retrying";
         assert_eq!(failed.failed_request().as_deref(), Some(expected));
         assert_eq!(Error::Overtaken.failed_request(), None);
+    }
+
+    #[test]
+    fn a_missing_verdict_may_pass_and_a_wrong_plan_does_not() {
+        let judge = |error| Error::Plan(PlanError::Judge(error));
+        let disobeyed = PlanError::Disobeyed { strategy: "asp", violations: Vec::new() };
+        for (error, expected) in [
+            (judge(JudgeError::Evaluation("killed".to_owned())), true),
+            (judge(JudgeError::Unjudged), true),
+            (judge(JudgeError::Policy("no such predicate".to_owned())), false),
+            (Error::Plan(disobeyed), false),
+            (Error::Search("it panicked".to_owned()), true),
+            (Error::Mismatch("1 is not 2".to_owned()), false),
+        ] {
+            assert!(error.is_reported());
+            assert_eq!(error.may_pass(), expected, "{error}");
+            let longest = Duration::from_secs(if expected { 300 } else { 30 });
+            assert_eq!(error.max_backoff(), longest, "{error}");
+        }
     }
 
     #[test]
