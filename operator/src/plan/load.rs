@@ -9,17 +9,20 @@ use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, MoveStep, Placement, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
+use kube::runtime::events::EventType;
 use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
+use crate::plan::load_failures::LoadFailures;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
+use crate::status::report::event;
 
 /// Windows without settled data after which counters count as unavailable.
 const STALE_WINDOWS: usize = 4;
@@ -33,6 +36,8 @@ pub struct LoadPlanner {
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
+    /// Searches that failed.
+    failures: LoadFailures,
     /// Detects recreated applications, whose load is another one's.
     uids: UidTracker,
     metrics: LoadMetrics,
@@ -52,7 +57,8 @@ pub async fn run(
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
     let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let planner = LoadPlanner { last, services, finished, uids: UidTracker::default(), metrics };
+    let (failures, uids) = (LoadFailures::default(), UidTracker::default());
+    let planner = LoadPlanner { last, services, finished, failures, uids, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -124,20 +130,44 @@ impl LoadPlanner {
             report(key, LoadVerdict::HeldUp(held_up), ctx);
             return Ok(());
         }
-        let (facts, settled) = (windows.load(LoadRule::from(rule).windows()), windows.usable_windows());
-        let request = request(windows, rule);
+        if self.failures.is_waiting(key, moment()) {
+            return Ok(());
+        }
+        let searched = self.search(&request(windows, rule), mode, (ctx, store)).await;
+        if let Err(error) = &searched
+            && self.failures.record(key, error, moment())
+        {
+            let note = format!(
+                "the search for measured load failed, and is retried with backoff: {}",
+                error.chain()
+            );
+            let event = event(EventType::Warning, error.reason(), "Rebalance", note);
+            ctx.emit_event(application.as_ref(), &event).await;
+        }
+        searched
+    }
+
+    /// Searches for moves that would pay, and decides them if the mode is `On`; remembers a search that was finished.
+    async fn search(
+        &self,
+        request: &LoadSearch<'_>,
+        mode: RebalanceMode,
+        (ctx, store): (&Arc<Context>, &LoadStore),
+    ) -> Result<(), Error> {
+        let LoadSearch { key, windows, rule, .. } = request;
+        let (facts, settled) = (windows.load(LoadRule::from(*rule).windows()), windows.usable_windows());
         let Some(found) = request.verdict(ctx, store).await? else { return Ok(()) };
         self.metrics.count(&found.judgement);
         self.metrics.show_costs(key, &found.costs);
         let (judgement, verdict) = (found.judgement.clone(), found.verdict());
         if mode == RebalanceMode::On && judgement.pays().is_some() {
-            let services = found.services(&request.windows);
+            let services = found.services(windows);
             // If the cluster changed meanwhile, the next window tries again.
-            if !commit_moves(&request, found, ctx).await? {
+            if !commit_moves(request, found, ctx).await? {
                 return Ok(());
             }
-            self.services().insert(key.clone(), services);
-            if rule == GateRule::Change {
+            self.services().insert((*key).clone(), services);
+            if *rule == GateRule::Change {
                 // Earlier windows show another load.
                 store.keep_newest(key, control::CHANGE_WINDOWS);
             }
@@ -166,6 +196,7 @@ impl LoadPlanner {
         self.last().remove(key);
         self.services().remove(key);
         self.finished().forget(key);
+        self.failures.forget(key);
         self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
@@ -173,6 +204,7 @@ impl LoadPlanner {
 
     /// Remembers a search.
     fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
+        self.failures.forget(key);
         let mut all = self.last();
         let last = all.remove(key);
         let before = last.as_ref().map(|last| last.search);

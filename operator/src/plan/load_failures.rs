@@ -1,0 +1,97 @@
+//! Failed searches for measured load, which are retried with backoff.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Moment;
+use world::ApplicationKey;
+
+use crate::error::Error;
+
+/// The first delay; it doubles with each further failure.
+const FIRST_DELAY: Duration = Duration::from_mins(1);
+/// The longest delay.
+const LONGEST_DELAY: Duration = Duration::from_mins(10);
+
+/// Consecutive failures, and until when the next search waits.
+struct Failure {
+    count: u32,
+    until: Moment,
+}
+
+/// Failed searches by application.
+#[derive(Default)]
+pub struct LoadFailures(Mutex<BTreeMap<ApplicationKey, Failure>>);
+
+impl LoadFailures {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ApplicationKey, Failure>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a failure whose cause lies in what is searched, so that the next window would fail, too; returns whether it is one.
+    pub fn record(&self, key: &ApplicationKey, error: &Error, now: Moment) -> bool {
+        if !error.is_reported() {
+            return false;
+        }
+        let mut all = self.all();
+        let count = all.get(key).map_or(0, |known| known.count);
+        let delay = FIRST_DELAY.saturating_mul(2_u32.saturating_pow(count)).min(LONGEST_DELAY);
+        all.insert(key.clone(), Failure { count: count.saturating_add(1), until: now + delay });
+        true
+    }
+
+    /// Whether the next search waits.
+    pub fn is_waiting(&self, key: &ApplicationKey, now: Moment) -> bool {
+        self.all().get(key).is_some_and(|known| now < known.until)
+    }
+
+    /// A search succeeded, or the application is gone.
+    pub fn forget(&self, key: &ApplicationKey) {
+        self.all().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::{JudgeError, PlanError};
+
+    use super::*;
+
+    fn key(name: &str) -> ApplicationKey {
+        ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn failed_searches_are_retried_with_backoff() {
+        let failures = LoadFailures::default();
+        let mut now = Duration::from_secs(1000);
+        let mut waits = |error: &Error| -> u64 {
+            assert!(failures.record(&key("a"), error, now));
+            let begun = now;
+            while failures.is_waiting(&key("a"), now) {
+                now += Duration::from_mins(1);
+            }
+            (now - begun).as_secs() / 60
+        };
+        let search = Error::Search("it panicked".to_owned());
+        let mismatch = Error::Mismatch("1 is not 2".to_owned());
+        let policy = Error::Plan(PlanError::Judge(JudgeError::Policy("no such predicate".to_owned())));
+        assert_eq!(
+            [&search, &mismatch, &policy, &search, &search, &search].map(&mut waits),
+            [1, 2, 4, 8, 10, 10]
+        );
+        failures.forget(&key("a"));
+        assert_eq!(waits(&search), 1, "a search succeeded meanwhile");
+        assert!(!failures.is_waiting(&key("b"), Duration::from_secs(1000)));
+    }
+
+    #[test]
+    fn what_may_pass_by_the_next_window_does_not_wait() {
+        let failures = LoadFailures::default();
+        for error in [Error::Overtaken, Error::NotLeading] {
+            assert!(!failures.record(&key("a"), &error, Duration::from_secs(1)));
+            assert!(!failures.is_waiting(&key("a"), Duration::from_secs(1)));
+        }
+    }
+}
