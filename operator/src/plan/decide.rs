@@ -1,5 +1,4 @@
 //! Deciding: whether a plan is due, and the search for it off the executor.
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +6,6 @@ use std::time::{Duration, Instant};
 use control::{KeepRunning, PlanReason, ResumeSearch, Verdict};
 use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
-use futures::FutureExt as _;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::Purpose;
@@ -19,7 +17,7 @@ use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
 use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
 use crate::plan::runtime_requests;
-use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare};
+use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare, catch_panic};
 use crate::plan::share::share;
 use crate::plan::withdraw::withdraw;
 use crate::queue::solver_slots::Rank;
@@ -271,20 +269,17 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
             drop(world);
             (ctx.solver_slots.acquire(rank).await, None)
         };
-        let world = match world {
-            Some(world) => Ok(world),
-            None => refresh_snapshot((&application, &key), &policy, &mut look, &ctx).await,
-        };
         let yielded = Arc::new(AtomicBool::new(false));
         let plan = async {
-            let world = world?;
+            let world = match world {
+                Some(world) => world,
+                None => refresh_snapshot((&application, &key), &policy, &mut look, &ctx).await?,
+            };
             let found =
                 search((&key, &world), &policy, (number, &others), why, (stop, &yielded), &ctx).await?;
             Ok((world, found))
         };
-        // The application would count as being searched for ever.
-        let plan = AssertUnwindSafe(plan).catch_unwind().await;
-        let plan = plan.unwrap_or_else(|_| Err(Error::Search("it panicked; see the log".to_owned())));
+        let plan = catch_panic(plan).await;
         let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
         ctx.searches.finish(
             key,

@@ -1,12 +1,14 @@
 //! The searches of all applications.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use control::{PlanReason, ResumeSearch};
 use crds::ActorApplication;
+use futures::FutureExt as _;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::ResourceExt;
 use placement::Plan;
@@ -95,6 +97,12 @@ impl SearchResult {
             slot: None,
         })
     }
+}
+
+/// The result of a search; a panic is an error, or the application would count as being searched for ever.
+pub async fn catch_panic<T>(search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let found = AssertUnwindSafe(search).catch_unwind().await;
+    found.unwrap_or_else(|_| Err(Error::Search("it panicked; see the log".to_owned())))
 }
 
 /// The search of one application.
@@ -253,6 +261,17 @@ impl PlanLocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_search_that_panics_has_failed() {
+        let panics = futures::future::lazy(|_| -> Result<(), Error> { panic!("a bug") });
+        let failed = catch_panic(panics).await;
+        assert!(
+            matches!(&failed, Err(Error::Search(why)) if why == "it panicked; see the log"),
+            "{failed:?}"
+        );
+        assert!(matches!(catch_panic(async { Ok(1) }).await, Ok(1)));
+    }
 
     #[test]
     fn searches_that_join_together_get_equal_time() {
