@@ -224,7 +224,7 @@ mod tests {
         assert_eq!([count("1", 10.0), count("1", 10.0), count("1", 20.0), count("1", 20.0)], [1, 2, 1, 2]);
         assert_eq!([count("2", 20.0), count("2", 20.0)], [1, 2]);
         assert!(store.retain(|_| true).is_empty());
-        assert_eq!(store.retain(|_| false), [key.clone()], "its load is no longer planned for");
+        assert_eq!(store.retain(|_| false), std::slice::from_ref(&key), "its load is no longer planned for");
         assert!(store.windows(&key).is_none());
     }
 }

@@ -72,7 +72,7 @@ mod tests {
             while failures.is_waiting(&key("a"), now) {
                 now += Duration::from_mins(1);
             }
-            (now - begun).as_secs() / 60
+            now.saturating_sub(begun).as_secs() / 60
         };
         let search = Error::Search("it panicked".to_owned());
         let mismatch = Error::Mismatch("1 is not 2".to_owned());

@@ -307,12 +307,12 @@ mod tests {
                 number if number > MOVES => MoveState::Running,
                 _ => MoveState::Decided,
             };
-            let moves = move_progress(&decision, &state, None, at(second).0);
-            assert!(moves.len() <= MAX_MOVES);
-            let stopping = moves.iter().filter(|it| it.step == MoveStep::Stopping).count();
+            let listed = move_progress(&decision, &state, None, at(second).0);
+            assert!(listed.len() <= MAX_MOVES);
+            let stopping = listed.iter().filter(|it| it.step == MoveStep::Stopping).count();
             assert_eq!(stopping, usize::from(running < MOVES), "moves that began are listed");
             let status = decision.status.get_or_insert_default();
-            let before = std::mem::replace(&mut status.moves, moves);
+            let before = std::mem::replace(&mut status.moves, listed);
             let events = move_events(&transitions(&before, &status.moves));
             said.extend(events.into_iter().filter_map(|event| event.note));
             if let Some(moves) = moves_without_finished(&decision) {

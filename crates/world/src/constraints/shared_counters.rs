@@ -9,7 +9,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::numbers::{Exact, floor};
 use crate::units::offer::Offer;
-use crate::units::slices::{CounterKey, DeviceKey};
+use crate::units::slices::{CounterKey, DeviceKey, SliceDevice};
 use crate::{ApplicationKey, Index};
 
 /// One quota for each counter of which the offered devices consume more than others leave.
@@ -22,7 +22,7 @@ pub(crate) fn shared_counters(
     let mut kinds: BTreeMap<CounterKey, BTreeSet<&str>> = BTreeMap::new();
     for unit in offer.units.iter() {
         let Some(key) = unit.claim.as_ref().and_then(|claim| claim.device.as_ref()) else { continue };
-        for (counter, amount) in index.published.get(key).into_iter().flat_map(|device| device.counters()) {
+        for (counter, amount) in index.published.get(key).into_iter().flat_map(SliceDevice::counters) {
             consumers.entry(counter.clone()).or_default().insert(&unit.id, amount);
             kinds.entry(counter).or_default().insert(&unit.kind);
         }

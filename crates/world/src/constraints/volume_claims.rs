@@ -172,12 +172,12 @@ impl<'a> UnboundClaim<'a> {
         held_by: &BTreeSet<Name>,
     ) -> Vec<&'i PersistentVolume> {
         let class = class.name_any();
-        let is_free = |volume: &PersistentVolume| match claimed_by(volume) {
-            Some(by) => key_of(by).is_some_and(|key| held_by.contains(&key)),
-            None => {
-                let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-                phase.is_none_or(|phase| phase == "Available")
+        let is_free = |volume: &PersistentVolume| {
+            if let Some(by) = claimed_by(volume) {
+                return key_of(by).is_some_and(|key| held_by.contains(&key));
             }
+            let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+            phase.is_none_or(|phase| phase == "Available")
         };
         let serves = |volume: &&PersistentVolume| {
             let Some(spec) = &volume.spec else { return false };

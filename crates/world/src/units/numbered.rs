@@ -45,7 +45,9 @@ impl PoolOnNode<'_> {
             let devices: Vec<&SliceDevice> = candidates.iter().map(|it| it.device).collect();
             for group in sharing_groups(&devices) {
                 if group.iter().any(|at| unnamed[*at]) {
-                    group.iter().for_each(|at| unnamed[*at] |= candidates[*at].holder != Holder::Own);
+                    for at in group {
+                        unnamed[at] |= candidates[at].holder != Holder::Own;
+                    }
                 }
             }
             // A name that is a number would be the id of two units.

@@ -61,8 +61,9 @@ fn partitions_of_one_gpu_are_units_of_one_or_several_pools() {
     assert_eq!(ids(&given(&two)), "n0/p-a\nn0/p-b\nn0/q-c");
     // a whole GPU belongs to one pool, whatever its source
     let plugin = pool("q", "").replace("dra: {deviceClassName: gpus}", "devicePlugin: acme.com/gpu");
-    let offering =
-        given(&[plugin.clone()]).join("\n---\n").replace("cpu: '8'", "cpu: '8', acme.com/gpu: '1'");
+    let offering = given(std::slice::from_ref(&plugin))
+        .join("\n---\n")
+        .replace("cpu: '8'", "cpu: '8', acme.com/gpu: '1'");
     assert!(ids(&[offering]).starts_with("n0/q-0"));
     for whole in ["w - - pci=0000:01:00.0", "w - - pci=0000:01:00.0 uuid=U0"] {
         let devices = world(&[whole], &[topology("ok"), pool("p", ""), plugin.clone()]);
