@@ -45,6 +45,7 @@ pub(crate) fn static_volumes(of: &PodRules) -> Vec<Constraint> {
         .existing
         .iter()
         .map(|pod| (pod.node, demands_of(pod.namespace, Some(pod.short_name()), &pod.spec)))
+        .filter(|(_, demands)| !demands.is_empty())
         .collect();
     let reach = reach(of, own.iter().flatten().flat_map(|demand| &demand.volumes).copied().collect());
     // Claims that several sets of volumes satisfy also compete for their union.
@@ -126,15 +127,25 @@ fn rooms(
     taken: impl Fn(&Names) -> BTreeSet<Name>,
 ) -> [Vec<Room>; 2] {
     let reaches = || volumes.iter().filter_map(|volume| reach.get(volume));
-    let room = |nodes: &Names| Room {
-        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
-        total: reaches().map(|reach| u64::from(!reach.is_disjoint(nodes))).sum(),
-        taken: taken(nodes),
+    let mut volumes_of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (volume, nodes) in reaches().enumerate() {
+        for node in nodes {
+            volumes_of.entry(node).or_default().push(volume);
+        }
+    }
+    let room = |nodes: &Names| {
+        let usable: BTreeSet<usize> = nodes.iter().flat_map(|node| &volumes_of[node]).copied().collect();
+        Room {
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            total: u64::try_from(usable.len()).unwrap_or(u64::MAX),
+            taken: taken(nodes),
+        }
     };
     let (mut of_all, mut of_one) = (Vec::new(), Vec::new());
     for nodes in overlapping(reaches().cloned()) {
         let all = room(&nodes);
-        let single = nodes.iter().map(|node| room(&BTreeSet::from([*node])));
+        // the only node of a room has all of its volumes
+        let single = nodes.iter().filter(|_| nodes.len() > 1).map(|node| room(&BTreeSet::from([*node])));
         of_one.extend(single.filter(|single| single.total < all.total));
         of_all.push(all);
     }
@@ -143,14 +154,18 @@ fn rooms(
 
 /// Unions of the sets that overlap, directly or through others.
 fn overlapping<'a>(sets: impl Iterator<Item = Names<'a>>) -> Vec<Names<'a>> {
+    let distinct: BTreeSet<Names> = sets.filter(|set| !set.is_empty()).collect();
     let mut unions: Vec<Names> = Vec::new();
-    for mut set in sets.filter(|set| !set.is_empty()) {
-        let (apart, joined): (Vec<Names>, Vec<Names>) =
-            unions.into_iter().partition(|union| union.is_disjoint(&set));
-        unions = apart;
-        set.extend(joined.into_iter().flatten());
+    let mut union_of: BTreeMap<&str, usize> = BTreeMap::new();
+    for mut set in distinct {
+        let joined: BTreeSet<usize> = set.iter().filter_map(|name| union_of.get(name).copied()).collect();
+        for union in joined {
+            set.append(&mut unions[union]);
+        }
+        union_of.extend(set.iter().map(|name| (*name, unions.len())));
         unions.push(set);
     }
+    unions.retain(|union| !union.is_empty());
     unions.sort_unstable();
     unions
 }

@@ -16,6 +16,13 @@ pub(crate) struct Need {
     pub each: u64,
 }
 
+impl Need {
+    /// Number of claims of an actor, shared or not.
+    fn claims(&self) -> u64 {
+        count(&self.shared).saturating_add(self.each)
+    }
+}
+
 /// Nodes that together have room for a number of claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
@@ -28,6 +35,10 @@ pub(crate) struct Room {
 impl Room {
     /// Whether pods with these needs fit together. Who needs no further claim always fits.
     fn has_for(&self, needs: &[&Need]) -> bool {
+        let most = needs.iter().map(|need| need.claims()).fold(count(&self.taken), u64::saturating_add);
+        if most <= self.total {
+            return true;
+        }
         let shared = || needs.iter().flat_map(|need| &need.shared);
         let each: u64 = needs.iter().map(|need| need.each).sum();
         let claims: BTreeSet<&Name> = self.taken.iter().chain(shared()).collect();
@@ -151,16 +162,26 @@ fn at_most(counted: &Counted, classes: &[Class], rooms: &[Room], reason: &str) -
 /// Keeps actors of two classes apart where one of each does not fit.
 fn pairs(classes: &[Class], counted: &[Counted], rooms: &[Room], reason: &str) -> Vec<Constraint> {
     let mut rules = Vec::new();
+    // in the others any two fit
+    let most = classes.iter().map(|class| class.need.claims()).max().unwrap_or(0).saturating_mul(2);
+    let scarce: Vec<(usize, &Room)> = rooms
+        .iter()
+        .enumerate()
+        .filter(|(_, room)| count(&room.taken).saturating_add(most) > room.total)
+        .collect();
+    if scarce.is_empty() {
+        return rules;
+    }
     for (i, a) in classes.iter().enumerate() {
         for (j, b) in classes.iter().enumerate().skip(i + 1) {
             let is_pair = |it: &&Counted| it.members.contains(&i) && it.members.contains(&j);
-            let has_conflict = |(at, room): &(usize, &Room)| {
-                room.has_for(&[&a.need])
+            let has_conflict = |(at, room): &&(usize, &Room)| {
+                !room.has_for(&[&a.need, &b.need])
+                    && room.has_for(&[&a.need])
                     && room.has_for(&[&b.need])
-                    && !room.has_for(&[&a.need, &b.need])
                     && !counted.iter().filter(is_pair).any(|it| it.limits[*at] < 2)
             };
-            let in_conflict = rooms.iter().enumerate().filter(has_conflict);
+            let in_conflict = scarce.iter().filter(has_conflict);
             let domains: Vec<Domain> =
                 in_conflict.map(|(_, room)| Domain { nodes: room.nodes.clone(), others: 0 }).collect();
             if !domains.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Channel, ChannelPattern};
+use crds::{ActorApplication, ActorGroup, Channel, ChannelPattern};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use placement::MOST_EDGES;
 
@@ -64,8 +64,27 @@ pub(crate) fn exceeds_limits(application: &ActorApplication) -> bool {
     pod_rules(application) > MAX_POD_RULES || template_problem(application).is_some()
 }
 
+/// Number of rules of all templates; implementations of a group with the same rules count once.
 fn pod_rules(application: &ActorApplication) -> usize {
-    templates(application).map(|(_, spec)| PodLists::of(spec).rules()).sum()
+    let of_group = |group: &ActorGroup| {
+        let specs = group.implementations.iter().filter_map(|way| way.template.spec.as_ref());
+        let mut known: Vec<&PodSpec> = Vec::new();
+        let mut rules = 0;
+        for spec in specs {
+            let lists = PodLists::of(spec);
+            let is_alike = |other: &&PodSpec| {
+                other.affinity == spec.affinity
+                    && other.topology_spread_constraints == spec.topology_spread_constraints
+                    && PodLists::of(other).host_ports == lists.host_ports
+            };
+            if !known.iter().any(is_alike) {
+                rules += lists.rules();
+                known.push(spec);
+            }
+        }
+        rules
+    };
+    application.spec.actors.iter().map(of_group).sum()
 }
 
 /// Upper bound on the edges of the channels, without listing them; a channel between groups is one edge.
@@ -89,6 +108,7 @@ fn templates(application: &ActorApplication) -> impl Iterator<Item = ((&str, &st
 /// Lengths of a template's lists.
 struct PodLists {
     spreads: usize,
+    required_spreads: usize,
     affinity: usize,
     anti_affinity: usize,
     node_terms: usize,
@@ -108,8 +128,10 @@ impl PodLists {
             ports.filter(|port| spec.host_network == Some(true) || port.host_port.is_some()).count()
         };
         let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let spreads = spec.topology_spread_constraints.iter().flatten();
         Self {
-            spreads: length(spec.topology_spread_constraints.as_ref().map(Vec::len)),
+            spreads: spreads.clone().count(),
+            required_spreads: spreads.filter(|it| it.when_unsatisfiable == "DoNotSchedule").count(),
             affinity: length(near.and_then(|it| {
                 it.required_during_scheduling_ignored_during_execution.as_ref().map(Vec::len)
             })),
@@ -127,7 +149,7 @@ impl PodLists {
 
     /// Number of entries that each yield constraints over all nodes.
     fn rules(&self) -> usize {
-        self.spreads + self.affinity + self.anti_affinity + self.host_ports
+        self.required_spreads + self.affinity + self.anti_affinity + self.host_ports
     }
 
     /// The longest list whose entries are limited, and its length.

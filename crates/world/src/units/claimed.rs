@@ -285,11 +285,11 @@ impl PoolOnNode<'_> {
 
     fn candidate<'a>(&'a self, device: &'a SliceDevice, all: &[&SliceDevice]) -> Candidate<'a> {
         let described = self.described(device, all);
-        // The health is unknown, among others, while the driver is released.
+        // The driver that publishes a device answers for it, also where the agent cannot read its health.
         let health = match described.map(|described| described.device.health) {
             Some(Health::Lost) => DeviceAvailability::Gone,
-            Some(Health::Degraded | Health::Unknown) => DeviceAvailability::HoldersOnly,
-            Some(Health::Ok) | None => DeviceAvailability::Usable,
+            Some(Health::Degraded) => DeviceAvailability::HoldersOnly,
+            Some(Health::Ok | Health::Unknown) | None => DeviceAvailability::Usable,
         };
         let unit = format!("{}/{}-{}", self.node.name, self.name, device.key.device);
         let holders = self.index.published.holders(&device.key);

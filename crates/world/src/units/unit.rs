@@ -19,9 +19,9 @@ pub enum CordonReason {
         to_string = "the lease of the node's agent expired; running actors stay and no new ones are placed"
     )]
     StaleAgent,
-    /// Its device has a taint of effect `NoSchedule`, works with errors, or its health is unknown.
+    /// Its device has a taint of effect `NoSchedule`, or works with errors.
     #[strum(
-        to_string = "the device has a taint of effect NoSchedule, works with errors or is of unknown health; running actors stay and no new ones are placed"
+        to_string = "the device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
     )]
     DeviceTainted,
     /// Claims cannot tell its device apart from others any more.
