@@ -245,7 +245,7 @@ fn measure(
     } else if windows.is_unmeasured(STALE_WINDOWS) {
         ctx.caches.change(|index| index.set_unmeasured(key));
     }
-    // Otherwise counters are away, and the last numbers hold.
+    // Otherwise counters are unavailable, and the last numbers hold.
     let newest = windows.summaries().into_iter().next();
     let is_short = newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < MIN_SCRAPES);
     let changed = ctx.load_reports.change(key, |report| {

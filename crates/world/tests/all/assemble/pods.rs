@@ -387,7 +387,7 @@ fn long_lists_of_templates_are_refused_and_not_walked_for_others() {
             "spec.actors[a].implementations[cpu].template: has {longest}, at most 64 are supported; remove some"
         );
         assert_eq!(refused(&group("a", 1, &spec)), Some(expected));
-        // The other application is unaffected, and told.
+        // The other application is unaffected, and gets a warning.
         let world = world_of(&cluster(&group("a", 1, CONTAINER), &other(&group("b", 1, &spec)))).unwrap();
         assert!(
             world.warnings.iter().any(|note| note.message.starts_with("the manifests of other are invalid"))
