@@ -26,7 +26,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Whether pods with these needs fit together. Who needs no further claim always fits.
+    /// Whether pods with these needs fit together. Pods that need no further claim always fit.
     fn has_for(&self, needs: &[&Need]) -> bool {
         let shared = || needs.iter().flat_map(|need| &need.shared);
         let each: u64 = needs.iter().map(|need| need.each).sum();

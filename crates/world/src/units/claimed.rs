@@ -56,7 +56,7 @@ pub(super) fn any_device(devices: &DraDevices) -> DeviceClaim {
     }
 }
 
-/// Who holds a device.
+/// The claim that holds a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     None,
