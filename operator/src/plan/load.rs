@@ -36,7 +36,7 @@ pub struct LoadPlanner {
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
-    /// Searches that failed.
+    /// Backoff after failed searches.
     backoff: LoadSearchBackoff,
     /// Detects recreated applications, whose load is another one's.
     uids: UidTracker,

@@ -154,7 +154,8 @@ macro_rules! constraints {
     )+) => {
         /// A rule about the units of actors; binds placed actors only.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "RawConstraint")]
+        #[serde(try_from = "RawConstraint")]
+        #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
         pub enum Constraint {
             $($(#[doc = $doc])+ $name { $($(#[$about])+ $field: $type,)+ },)+
         }
@@ -236,7 +237,7 @@ impl Constraint {
         self.field(|name| name == "places").and_then(|(_, field)| field.places())
     }
 
-    /// Its reason, if raw.
+    /// Its reason, if given.
     pub fn reason(&self) -> Option<&str> {
         self.field(|name| name == "reason").and_then(|(_, field)| field.text())
     }
