@@ -19,7 +19,9 @@ pub(crate) struct Need {
 /// Nodes that together have room for a number of claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
+    /// The nodes that share this number of claims.
     pub nodes: Vec<String>,
+    /// Number of claims that fit on them together.
     pub total: u64,
     /// Claims of other pods that take of it.
     pub taken: BTreeSet<Name>,

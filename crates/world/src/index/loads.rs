@@ -207,10 +207,9 @@ impl Measure {
 ///
 /// An application that is being deleted, or whose manifest is invalid, counts with the requests of its pods.
 ///
-/// A moving actor counts at its decided unit and, until its pod is gone, at its old one; one that moves for a gain, until it is ready
-/// on its new unit. On each unit the larger of
-/// decided and actual load counts, so a successor reuses the room of its predecessor. The same holds for pods whose
-/// requests differ from the manifest.
+/// A moving actor counts at its decided unit and, until its pod is gone, at its old one; one that moves for a gain, until it is
+/// ready on its new unit. On each unit the larger of decided and actual load counts, so a successor reuses the room of its
+/// predecessor. The same holds for pods whose requests differ from the manifest.
 fn load(
     known: &ApplicationFacts,
     policy: &Policy,

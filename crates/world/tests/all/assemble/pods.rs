@@ -141,7 +141,7 @@ fn near(operator: &str, apps: &str, key: &str) -> String {
 
 /// Whether plans with these actors on these nodes are feasible, beside other pods.
 #[test]
-fn affinities_that_wait_for_each_other_place_nothing() {
+fn groups_that_need_each_other_stay_unplaced() {
     let host = "kubernetes.io/hostname";
     let zone = "topology.kubernetes.io/zone";
     let groups = |all: &[(&str, u32, String)]| {
