@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_verdict_may_pass_and_a_wrong_plan_does_not() {
+    fn missing_verdicts_are_retried_and_wrong_plans_are_not() {
         let judge = |error| Error::Plan(PlanError::Judge(error));
         let disobeyed = PlanError::Disobeyed { strategy: "asp", violations: Vec::new() };
         for (error, expected) in [

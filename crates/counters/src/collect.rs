@@ -120,7 +120,7 @@ impl Collector {
         let window = &mut self.collected.windows[pod.application];
         if series == CounterSeries::Scrapes {
             let scrapes = round(value);
-            // A pod without a successful scrape reports nothing, which the coverage of its group tells.
+            // A pod without a successful scrape reports nothing, which the coverage of its group shows.
             if scrapes > 0 {
                 window.min_scrapes = Some(window.min_scrapes.map_or(scrapes, |least| least.min(scrapes)));
             }

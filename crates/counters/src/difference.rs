@@ -96,32 +96,32 @@ impl Windows {
         })
     }
 
-    /// How far a window is from a load, in messages and in work; what silent actors send and work there is taken for unchanged.
+    /// How far a window is from a load, in messages and in work; an actor without reports there counts as unchanged.
     fn difference_in(&self, from: &MeasuredLoad, slot: &WindowSlot) -> [f64; 2] {
         let mut load = self.mean_load(&[slot]);
-        let is_silent = |silent: &BTreeMap<&str, u16>, actor: &str| {
-            silent.get(actor).is_some_and(|columns| columns & bit(slot.column) != 0)
+        let is_missing = |missing: &BTreeMap<&str, u16>, actor: &str| {
+            missing.get(actor).is_some_and(|columns| columns & bit(slot.column) != 0)
         };
-        let silent = self.silent(|actor| actor.reported);
-        let unchanged = from.messages.iter().filter(|((actor, _), _)| is_silent(&silent, actor));
+        let missing = self.missing_reports(|actor| actor.reported);
+        let unchanged = from.messages.iter().filter(|((actor, _), _)| is_missing(&missing, actor));
         load.messages.extend(unchanged.map(|(key, count)| (key.clone(), *count)));
-        let silent = self.silent(|actor| actor.worked);
-        let unchanged = from.work.iter().filter(|(actor, _)| is_silent(&silent, actor));
+        let missing = self.missing_reports(|actor| actor.worked);
+        let unchanged = from.work.iter().filter(|(actor, _)| is_missing(&missing, actor));
         load.work.extend(unchanged.map(|(name, work)| (name.clone(), *work)));
         from.difference(&load).parts()
     }
 
-    /// Whether pairs or actors changed that were steady before; those that were silent in a newest window did not.
+    /// Whether pairs or actors changed that were steady before; those without reports in a newest window count as unchanged.
     fn has_single_changes(
         &self,
         facts: &MeasuredLoad,
         newest: &[&WindowSlot],
         before: &[&WindowSlot],
     ) -> bool {
-        let changed = |fact: f64, column: &Column, silent: u16| {
+        let changed = |fact: f64, column: &Column, missing: u16| {
             let values = |slots: &[&WindowSlot]| -> Vec<f64> {
-                let told = slots.iter().filter(|slot| silent & bit(slot.column) == 0);
-                told.map(|slot| f64::from(column[slot.column])).collect()
+                let reporting = slots.iter().filter(|slot| missing & bit(slot.column) == 0);
+                reporting.map(|slot| f64::from(column[slot.column])).collect()
             };
             let (of_before, of_newest) = (values(before), values(newest));
             if of_before.len() < WINDOWS_OF_NOISE || of_newest.len() < newest.len() {
@@ -136,17 +136,17 @@ impl Windows {
             let change = lowest.max(-highest);
             if change > least { change } else { 0.0 }
         };
-        let columns = |silent: &BTreeMap<&str, u16>, actor: &str| silent.get(actor).copied().unwrap_or(0);
+        let columns = |missing: &BTreeMap<&str, u16>, actor: &str| missing.get(actor).copied().unwrap_or(0);
         let fact = |key: &PairKey| facts.messages.get(key).copied().unwrap_or_default();
-        let silent = self.silent(|actor| actor.reported);
+        let missing = self.missing_reports(|actor| actor.reported);
         let change =
-            |(key, column): (&PairKey, &Column)| changed(fact(key), column, columns(&silent, &key.0));
+            |(key, column): (&PairKey, &Column)| changed(fact(key), column, columns(&missing, &key.0));
         let messages: f64 = self.messages.iter().map(change).sum();
         let fact = |name: &Arc<str>| facts.work.get(name).copied().unwrap_or_default();
-        let silent = self.silent(|actor| actor.worked);
+        let missing = self.missing_reports(|actor| actor.worked);
         let work = self.actors.iter().map(|(name, actor)| {
-            let silent = columns(&silent, name);
-            changed(fact(name), &actor.work, silent)
+            let missing = columns(&missing, name);
+            changed(fact(name), &actor.work, missing)
         });
         let work: f64 = work.sum();
         let is_large = |change: f64, all: f64| change > LEAST_SINGLE_CHANGE * all;
@@ -155,14 +155,14 @@ impl Windows {
 
     fn mean_load(&self, slots: &[&WindowSlot]) -> MeasuredLoad {
         let sum = |column: &[f32]| slots.iter().map(|slot| f64::from(column[slot.column])).sum::<f64>();
-        let silent = self.silent(|actor| actor.reported);
+        let missing = self.missing_reports(|actor| actor.reported);
         let messages = self.messages.iter().map(|(key, column)| {
-            // A missing report is no message less.
-            let silent = silent.get(&*key.0).copied().unwrap_or(0);
-            let told = slots.iter().filter(|slot| silent & bit(slot.column) == 0).count();
+            // A missing report does not lower the mean.
+            let missing = missing.get(&*key.0).copied().unwrap_or(0);
+            let reports = slots.iter().filter(|slot| missing & bit(slot.column) == 0).count();
             #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
-            let told = told.max(1) as f64;
-            (key.clone(), sum(column) / told)
+            let reports = reports.max(1) as f64;
+            (key.clone(), sum(column) / reports)
         });
         let work = self.actors.iter().map(|(name, actor)| {
             let worked = slots.iter().filter(|slot| actor.worked & bit(slot.column) != 0).count();

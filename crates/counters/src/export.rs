@@ -44,7 +44,7 @@ pub struct WindowEntry {
     /// Whether a value was refused, so that the window is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bad_value: bool,
-    /// Whether a group fell silent that is measured otherwise, so that the window is not used.
+    /// Whether counters of a measured group are missing, so that the window is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
     /// Groups: actors that ran, and of how many any counter, work and annoyance were reported.

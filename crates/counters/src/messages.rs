@@ -45,7 +45,7 @@ pub(crate) fn add_pairs(
     let mut spreads = senders.unlisted(windows);
     let total = pairs.values().sum::<f64>() + spreads.values().map(|spread| spread.messages).sum::<f64>();
     let least = total / count(PAIRS_OF_APPLICATION.max(PAIRS_OF_ACTOR * senders.actors.len()));
-    senders.add_silent(least, &mut pairs, &mut spreads);
+    senders.add_missing_senders(least, &mut pairs, &mut spreads);
     for ((actor, peer), messages) in pairs {
         if messages >= least {
             measured.pairs.insert((actor.to_owned(), peer.to_owned()), round_up(messages));
@@ -128,7 +128,7 @@ impl<'a> Senders<'a> {
     }
 
     /// Gives actors without a report in a measured group the group's mean, spread evenly over each receiving group.
-    fn add_silent(
+    fn add_missing_senders(
         &self,
         least: f64,
         pairs: &mut BTreeMap<(&'a str, &'a str), f64>,
@@ -140,23 +140,23 @@ impl<'a> Senders<'a> {
             *to.entry(self.actors[peer].group).or_default() += messages;
         }
         for (group, profile) in self.profiles {
-            let of = |is_silent: bool| {
+            let of = |is_missing: bool| {
                 let names = profile.actors.iter().map(String::as_str);
-                names.filter(move |name| (self.actors[name].messages == 0) == is_silent)
+                names.filter(move |name| (self.actors[name].messages == 0) == is_missing)
             };
-            let (reporting, silent) = (of(false).count(), of(true).count());
-            if reporting == 0 || silent == 0 {
+            let (reporting, missing) = (of(false).count(), of(true).count());
+            if reporting == 0 || missing == 0 {
                 continue;
             }
             if let Some(spread) = spreads.get_mut(group.as_str()) {
-                spread.messages *= 1.0 + count(silent) / count(reporting);
+                spread.messages *= 1.0 + count(missing) / count(reporting);
             }
             for (to, messages) in of_groups.get(group.as_str()).into_iter().flatten() {
                 let peers = self.receivers_of_one(group, to);
                 let each = messages / count(reporting) / count(peers.max(1));
                 if peers == 0 || each < least {
                     let spread = spreads.entry(group).or_default();
-                    spread.messages += messages / count(reporting) * count(silent);
+                    spread.messages += messages / count(reporting) * count(missing);
                     spread.receivers.insert(to);
                     continue;
                 }

@@ -78,14 +78,17 @@ fn is_covered(reported: usize, running: usize) -> bool {
 }
 
 impl GroupReports {
+    /// Whether its messages are measured: at least 90 % of its running actors reported a counter.
     pub(crate) fn has_messages(&self) -> bool {
         is_covered(self.reported, self.running)
     }
 
+    /// Whether its work is measured: that of at least 90 % of its running actors was reported.
     pub(crate) fn has_work(&self) -> bool {
         is_covered(self.worked, self.running)
     }
 
+    /// Whether its annoyance is measured: its messages are, and any of its actors reported it.
     fn has_annoyance(&self) -> bool {
         self.has_messages() && self.annoyed > 0
     }

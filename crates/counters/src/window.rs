@@ -73,7 +73,7 @@ impl CollectedWindow {
     }
 
     /// Short names of the running actors without any report.
-    pub fn silent(&self) -> BTreeSet<&str> {
+    pub fn without_reports(&self) -> BTreeSet<&str> {
         let all = self.actors.iter().zip(&self.increases);
         all.filter(|(_, increases)| !increases.has_reported).map(|(actor, _)| actor.name.as_str()).collect()
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::gamma::AnnoyanceScale;
+use crate::missing_reports::MeasuredBefore;
 use crate::rounding::round_up;
-use crate::silence::MeasuredBefore;
 use crate::window::{CollectedWindow, PairCounts};
 use crate::work::{CPU, work};
 
@@ -66,9 +66,9 @@ pub(crate) struct WindowSlot {
     pub is_settled: bool,
     pub has_data: bool,
     pub min_scrapes: Option<u64>,
-    /// Whether a value was refused: without it, its pair would count as silent.
+    /// Whether a value was refused: without it, its pair would count as without messages.
     pub has_bad_value: bool,
-    /// Whether a group fell silent that is measured otherwise: the manifest's numbers would look like a change of its load.
+    /// Whether counters of a measured group are missing, so that the window is not used.
     pub is_incomplete: bool,
     pub groups: BTreeMap<Arc<str>, GroupReports>,
 }
@@ -82,7 +82,7 @@ impl WindowSlot {
         self.is_sound() && !self.is_incomplete
     }
 
-    /// The same, if it is also complete.
+    /// Whether its numbers may be used if all groups report.
     pub fn is_sound(&self) -> bool {
         self.is_settled && self.has_data && !self.has_bad_value && self.has_scrapes()
     }

@@ -47,7 +47,7 @@ pub(crate) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// Statements grouped by strongly connected component, in topological order: by the number of rules that they rest on. First
+/// Statements grouped by strongly connected component, in topological order: by the number of rules that they depend on. First
 /// those without a body, each alone.
 pub(crate) fn groups(statements: &[Statement]) -> Vec<Vec<usize>> {
     let (facts, rules): (Vec<usize>, Vec<usize>) =
@@ -187,9 +187,9 @@ mod tests {
         assert!(cycles > 50, "{cycles}");
     }
 
-    /// Each rule rests on all others: 250,000 pairs.
+    /// Each rule depends on all others: 250,000 pairs.
     #[test]
-    fn many_rules_of_one_predicate_are_grouped_at_once() {
+    fn many_rules_of_one_predicate_are_grouped_in_linear_time() {
         let statements = parse(&"a :- a.\n".repeat(500)).unwrap();
         let began = Instant::now();
         assert_eq!(groups(&statements), [(0..500).collect::<Vec<_>>()]);

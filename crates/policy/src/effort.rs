@@ -2,19 +2,19 @@
 
 use crate::compile::{Goal, Pattern};
 
-/// The work that a step includes: evaluating a few small terms.
-const INCLUDED: usize = 16;
-/// The work that counts as one more step.
-const PER_STEP: usize = 4;
+/// The work that the first step includes: evaluating a few small terms.
+const WORK_IN_FIRST_STEP: usize = 16;
+/// The work that counts as one extra step.
+const WORK_PER_STEP: usize = 4;
 /// The work of choosing one of several goals that a statement includes, and that counts as one more step.
 const INCLUDED_ORDERING: usize = 64;
 const ORDERING_PER_STEP: usize = 16;
 /// The length of a name that counts as one more term.
-const NAME_BYTES: usize = 32;
+const NAME_BYTES_PER_TERM: usize = 32;
 
-/// The steps of some work beyond the one that includes it.
-pub(crate) fn more_steps(work: usize) -> u64 {
-    (work.saturating_sub(INCLUDED) / PER_STEP) as u64
+/// The steps that some work takes beyond the first one.
+pub(crate) fn extra_steps(work: usize) -> u64 {
+    (work.saturating_sub(WORK_IN_FIRST_STEP) / WORK_PER_STEP) as u64
 }
 
 /// The work of evaluating patterns, or of matching them with values.
@@ -36,7 +36,10 @@ impl Pattern {
             Self::Variable(_) | Self::Anything | Self::Fixed(_) | Self::Interval(..) => return (1, 1),
             Self::Function(name, patterns) => {
                 let parts = patterns.iter().map(Self::size_and_work);
-                (3 + name.len() / NAME_BYTES, parts.fold((1, 0), |(size, work), (s, w)| (size + s, work + w)))
+                (
+                    3 + name.len() / NAME_BYTES_PER_TERM,
+                    parts.fold((1, 0), |(size, work), (s, w)| (size + s, work + w)),
+                )
             }
             Self::Negative(pattern) | Self::Absolute(pattern) => {
                 let (size, work) = pattern.size_and_work();
@@ -55,7 +58,7 @@ impl Goal {
     /// The work of evaluating it once, without what is inside a condition or a set.
     pub fn work(&self) -> usize {
         match self {
-            Self::Atom(_, name, patterns) => name.len() / NAME_BYTES + work(patterns),
+            Self::Atom(_, name, patterns) => name.len() / NAME_BYTES_PER_TERM + work(patterns),
             Self::Comparison(_, a, _, b) => a.size_and_work().1 + b.size_and_work().1,
             Self::ForAll(goal, _) => goal.work(),
             Self::Aggregate(set) => set.guards.iter().map(|(_, pattern)| pattern.size_and_work().1).sum(),

@@ -1,7 +1,7 @@
 //! Enumerates the ways in which a body holds, with goals ordered so that each has the bindings that it needs.
 
 use crate::compile::{Bindings, Goal, Pattern};
-use crate::effort::{more_steps, work};
+use crate::effort::{extra_steps, work};
 use crate::order::{Relations, Step};
 use crate::output::{GroundingStop, Sink, literal};
 use crate::relation::{Relation, Truth};
@@ -191,7 +191,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
     ) -> Result<Holds, GroundingStop> {
         let (mut given, mut possible) = (Vec::new(), Vec::new());
-        let steps = 1 + more_steps(work(patterns));
+        let steps = 1 + extra_steps(work(patterns));
         for place in 0..u32::try_from(relation.len()).unwrap_or(u32::MAX) {
             self.sink.steps(steps)?;
             let fits = self.fits(relation.tuple(place), patterns, 0, bindings, &mut given)?;
@@ -245,7 +245,7 @@ impl<'w> Join<'w> {
         if let (Sign::Plain, "=") = (sign, operator) {
             for (one, other) in [(a, b), (b, a)] {
                 if let Pattern::Interval(from, to) = one {
-                    let steps = 1 + more_steps(work(std::slice::from_ref(other)));
+                    let steps = 1 + extra_steps(work(std::slice::from_ref(other)));
                     for number in *from..=*to {
                         self.sink.steps(steps)?;
                         self.equal(&[other], Value::Number(number), rest, bindings, body, &mut *found)?;
@@ -305,7 +305,7 @@ impl<'w> Join<'w> {
         body: &mut Vec<i32>,
     ) -> Result<bool, GroundingStop> {
         let mut cases: Vec<(Holds, Vec<i32>)> = Vec::new();
-        let steps = more_steps(goal.work());
+        let steps = extra_steps(goal.work());
         self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
             join.sink.steps(steps)?;
             let holds = join.simple(goal, bindings)?;
@@ -365,7 +365,7 @@ impl<'w> Join<'w> {
         bindings: &Bindings,
     ) -> Result<Vec<Vec<Value>>, GroundingStop> {
         let refused = self.sink.refused();
-        self.sink.steps(more_steps(work(patterns)))?;
+        self.sink.steps(extra_steps(work(patterns)))?;
         let mut tuples = vec![Vec::with_capacity(patterns.len())];
         for pattern in patterns {
             if let Pattern::Interval(from, to) = pattern {

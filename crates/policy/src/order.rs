@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::compile::{Goal, Pattern};
-use crate::effort::{more_steps, ordering_steps};
+use crate::effort::{extra_steps, ordering_steps};
 use crate::output::{GroundingStop, Sink};
 use crate::relation::Relation;
 use crate::syntax::Sign;
@@ -54,7 +54,7 @@ pub(crate) fn order<'a>(
         for condition in conditions(goal) {
             inner.push(order_inside((&mut *relations, &mut *sink), condition, known)?);
         }
-        steps.push(Step { goal, mask, steps: 1 + more_steps(goal.work()), inner });
+        steps.push(Step { goal, mask, steps: 1 + extra_steps(goal.work()), inner });
     }
     Ok(steps)
 }

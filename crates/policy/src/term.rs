@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::effort::more_steps;
+use crate::effort::extra_steps;
 use crate::limits::MAX_PARTS;
 
 /// A term: a number, or a handle into [`Terms`].
@@ -42,7 +42,7 @@ pub(crate) struct Terms {
 }
 
 /// The length of a name that counts as one more stored argument.
-const NAME_BYTES: usize = 128;
+const NAME_BYTES_PER_TUPLE: usize = 128;
 /// The length of an instance's text that its tuple includes, and that counts as one more stored tuple.
 const INCLUDED_TEXT: usize = 256;
 const TEXT_BYTES: usize = 64;
@@ -67,7 +67,7 @@ impl Terms {
     /// # Errors
     /// [`Refused::Parts`] if it has too many parts: comparing and printing are recursive.
     pub fn function(&mut self, name: &str, values: Vec<Value>) -> Result<Value, Refused> {
-        let (known, size) = (self.shapes.len(), 1 + values.len() + name.len() / NAME_BYTES);
+        let (known, size) = (self.shapes.len(), 1 + values.len() + name.len() / NAME_BYTES_PER_TUPLE);
         let shape = Shape::Function(name.to_owned(), values);
         if self.count_parts(&shape) > MAX_PARTS {
             return Err(Refused::Parts);
@@ -96,7 +96,7 @@ impl Terms {
             Value::Kept(place) => self.parts[place as usize] as usize,
             _ => 1,
         };
-        if a == b { 0 } else { more_steps(parts(a).min(parts(b))) }
+        if a == b { 0 } else { extra_steps(parts(a).min(parts(b))) }
     }
 
     fn length(&self, value: Value) -> usize {

@@ -58,7 +58,7 @@ pub(crate) fn room_for_return(
         arrive.entry(it.to).or_default().add(&room(it.actor, it.to));
     }
     let beyond = |(unit, sum): (&str, LoadSum)| {
-        let sum = arrive.get(unit).map_or_else(|| sum.clone(), |others| sum.beyond(others));
+        let sum = arrive.get(unit).map_or_else(|| sum.clone(), |others| sum.excess_over(others));
         (sum != LoadSum::default()).then(|| (unit.to_owned(), sum))
     };
     leave.into_iter().filter_map(beyond).collect()

@@ -261,7 +261,7 @@ impl Policy {
     }
 
     /// The policies whose newest version can be the cause of a problem in the combined rules: the one that it is attributed
-    /// to, and also the others if their texts, each of which is valid, do not go together.
+    /// to, and also the others if their texts, each of which is valid, conflict.
     pub fn suspects(&self, problem: &str) -> Vec<&str> {
         let (blamed, _) = self.locate_problem(problem);
         let all = [self.name.as_str()].into_iter().chain(self.enforced.iter().map(|(name, _)| name.as_str()));

@@ -3,8 +3,8 @@
 /// How often derived facts are computed before taking the lock; if the snapshot changes faster, they are computed under it if
 /// that takes little time.
 const MAX_AHEAD: u32 = 2;
-/// After how many such changes a plan whose facts take long is given up.
-const MAX_MISSED: u32 = 5;
+/// After how many stale derivations a plan whose facts take long is given up.
+const MAX_STALE_DERIVATIONS: u32 = 5;
 /// How often a plan is repaired or judged again before it is given up.
 const MAX_WORK: u32 = 5;
 
@@ -44,28 +44,34 @@ pub struct CommitAttempts {
     may_follow_policy: bool,
     has_waited: bool,
     /// How often the snapshot changed after the derived facts were computed.
-    missed: u32,
+    stale_derivations: u32,
     worked: u32,
 }
 
 impl CommitAttempts {
     /// No steps yet.
     pub fn new() -> Self {
-        Self { repairs: MAX_WORK, may_follow_policy: true, has_waited: false, missed: 0, worked: 0 }
+        Self {
+            repairs: MAX_WORK,
+            may_follow_policy: true,
+            has_waited: false,
+            stale_derivations: 0,
+            worked: 0,
+        }
     }
 
     /// Whether derived facts are computed under the lock: the snapshot changes faster than they can be computed ahead, and
     /// they take little time.
     pub fn derive_under_lock(&self, is_quick: bool) -> bool {
-        is_quick && self.missed >= MAX_AHEAD
+        is_quick && self.stale_derivations >= MAX_AHEAD
     }
 
-    /// The snapshot changed after the derived facts were computed. Whether that may happen once more; otherwise the plan is
-    /// given up.
+    /// Records that the snapshot changed after the derived facts were computed. Returns whether they may be computed once
+    /// more; otherwise the plan is given up.
     #[must_use]
-    pub fn missed(&mut self) -> bool {
-        self.missed += 1;
-        self.missed < MAX_MISSED
+    pub fn record_stale_derivation(&mut self) -> bool {
+        self.stale_derivations += 1;
+        self.stale_derivations < MAX_STALE_DERIVATIONS
     }
 
     /// Only a search can place the conflicting actors.
@@ -96,7 +102,7 @@ impl CommitAttempts {
         if !follows_policy && !self.has_waited {
             self.has_waited = true;
             // The plans before it have changed the snapshot; none in repair does from now on.
-            self.missed = self.missed.min(MAX_AHEAD - 1);
+            self.stale_derivations = self.stale_derivations.min(MAX_AHEAD - 1);
             return Next::Wait;
         }
         self.worked += 1;
@@ -118,7 +124,7 @@ mod tests {
         for check in checks.chars() {
             if matches!(check, 'm' | 'M') {
                 let is_under_lock = attempts.derive_under_lock(check == 'm');
-                done.push(match (is_under_lock, attempts.missed()) {
+                done.push(match (is_under_lock, attempts.record_stale_derivation()) {
                     (true, _) => 'f',
                     (false, true) => '-',
                     (false, false) => '!',
@@ -161,7 +167,7 @@ mod tests {
             ("ccccccp", "WMMMMM!"),
             // The plan is finally feasible, but under other facts than those it was judged with.
             ("ccccccl", "WMMMMMC"),
-            // After two misses the facts are derived under the lock, and ahead once more after a wait.
+            // After two stale derivations the facts are derived under the lock, and ahead once more after a wait.
             ("mmmmcmmmcs", "--ffW-ffMC"),
             // Facts that take long are never derived under the lock.
             ("MMMMM", "----!"),

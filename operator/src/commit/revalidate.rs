@@ -112,10 +112,9 @@ impl<'a> Revalidation<'a> {
     /// Revalidates the plan against the latest snapshot. Returns the snapshot, the verdict and the lock under which it may be
     /// committed; nothing if the cluster changes too fast.
     ///
-    /// Under the lock the plan is only checked, unless others commit faster than the policy can be grounded; then its facts are
-    /// derived there, too, if that takes little time, and the plan is given up otherwise. Conflicts are repaired, and changed plans judged, without the lock; the result is the plan that is
-    /// checked next. A feasible plan is judged once more if the policy's facts changed. All judgements together have the policy's
-    /// wall budget.
+    /// The lock covers only the check. If other commits arrive faster than grounding, quick facts are derived under the lock;
+    /// otherwise the plan is given up. Repairs and judgements run without it. Their result is the plan that is checked next. A
+    /// feasible plan is judged once more if the policy's facts changed. All judgements together have the policy's wall budget.
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
@@ -137,7 +136,7 @@ impl<'a> Revalidation<'a> {
                 self.under_lock(&candidate, ahead, derive_under_lock).await?
             else {
                 drop(lock);
-                if attempts.missed() {
+                if attempts.record_stale_derivation() {
                     continue;
                 }
                 return Ok(None);

@@ -16,10 +16,10 @@ use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
 use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
+use crate::plan::policy_rollback::roll_back;
 use crate::plan::runtime_requests;
 use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare, catch_panic};
 use crate::plan::share::share;
-use crate::plan::withdraw::withdraw;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
@@ -48,7 +48,7 @@ pub async fn decide(
         outcome.policy_problem = problem.map(|problem| ctx.policies.instead_of_refused(&problem));
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
-                withdraw(&policy, &problem, application, ctx).await?;
+                roll_back(&policy, &problem, application, ctx).await?;
             }
             other => return other,
         }

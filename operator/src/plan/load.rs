@@ -15,7 +15,7 @@ use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
-use crate::plan::load_failures::LoadFailures;
+use crate::plan::load_failures::LoadSearchBackoff;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
@@ -36,8 +36,8 @@ pub struct LoadPlanner {
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
-    /// Searches that failed.
-    failures: LoadFailures,
+    /// Backoff after failed searches.
+    backoff: LoadSearchBackoff,
     /// Detects recreated applications, whose load is another one's.
     uids: UidTracker,
     metrics: LoadMetrics,
@@ -57,8 +57,8 @@ pub async fn run(
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
     let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let (failures, uids) = (LoadFailures::default(), UidTracker::default());
-    let planner = LoadPlanner { last, services, finished, failures, uids, metrics };
+    let (backoff, uids) = (LoadSearchBackoff::default(), UidTracker::default());
+    let planner = LoadPlanner { last, services, finished, backoff, uids, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -130,12 +130,12 @@ impl LoadPlanner {
             report(key, LoadVerdict::HeldUp(held_up), ctx);
             return Ok(());
         }
-        if self.failures.is_waiting(key, moment()) {
+        if self.backoff.is_waiting(key, moment()) {
             return Ok(());
         }
         let searched = self.search(&request(windows, rule), mode, (ctx, store)).await;
         if let Err(error) = &searched
-            && self.failures.record(key, error, moment())
+            && self.backoff.back_off(key, error, moment())
         {
             let note = format!(
                 "the search for measured load failed, and is retried with backoff: {}",
@@ -196,7 +196,7 @@ impl LoadPlanner {
         self.last().remove(key);
         self.services().remove(key);
         self.finished().forget(key);
-        self.failures.forget(key);
+        self.backoff.forget(key);
         self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
@@ -204,7 +204,7 @@ impl LoadPlanner {
 
     /// Remembers a search.
     fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
-        self.failures.forget(key);
+        self.backoff.forget(key);
         let mut all = self.last();
         let last = all.remove(key);
         let before = last.as_ref().map(|last| last.search);
@@ -245,7 +245,7 @@ fn measure(
     } else if windows.is_unmeasured(STALE_WINDOWS) {
         ctx.caches.change(|index| index.set_unmeasured(key));
     }
-    // Otherwise counters are away, and the last numbers hold.
+    // Otherwise counters are unavailable, and the last numbers hold.
     let newest = windows.summaries().into_iter().next();
     let is_short = newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < MIN_SCRAPES);
     let changed = ctx.load_reports.change(key, |report| {

@@ -1,4 +1,4 @@
-//! Failed searches for measured load, which are retried with backoff.
+//! Backoff of failed searches for measured load.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,29 +15,29 @@ const FIRST_DELAY: Duration = Duration::from_mins(1);
 const LONGEST_DELAY: Duration = Duration::from_mins(10);
 
 /// Consecutive failures, and until when the next search waits.
-struct Failure {
+struct BackoffState {
     count: u32,
     until: Moment,
 }
 
-/// Failed searches by application.
+/// Backoff of failed searches, by application.
 #[derive(Default)]
-pub struct LoadFailures(Mutex<BTreeMap<ApplicationKey, Failure>>);
+pub struct LoadSearchBackoff(Mutex<BTreeMap<ApplicationKey, BackoffState>>);
 
-impl LoadFailures {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<ApplicationKey, Failure>> {
+impl LoadSearchBackoff {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ApplicationKey, BackoffState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a failure whose cause lies in what is searched, so that the next window would fail, too; returns whether it is one.
-    pub fn record(&self, key: &ApplicationKey, error: &Error, now: Moment) -> bool {
+    /// Records a failure that the next window would repeat. Returns false for transient errors.
+    pub fn back_off(&self, key: &ApplicationKey, error: &Error, now: Moment) -> bool {
         if !error.is_reported() {
             return false;
         }
         let mut all = self.all();
         let count = all.get(key).map_or(0, |known| known.count);
         let delay = FIRST_DELAY.saturating_mul(2_u32.saturating_pow(count)).min(LONGEST_DELAY);
-        all.insert(key.clone(), Failure { count: count.saturating_add(1), until: now + delay });
+        all.insert(key.clone(), BackoffState { count: count.saturating_add(1), until: now + delay });
         true
     }
 
@@ -64,12 +64,12 @@ mod tests {
 
     #[test]
     fn failed_searches_are_retried_with_backoff() {
-        let failures = LoadFailures::default();
+        let backoff = LoadSearchBackoff::default();
         let mut now = Duration::from_secs(1000);
         let mut waits = |error: &Error| -> u64 {
-            assert!(failures.record(&key("a"), error, now));
+            assert!(backoff.back_off(&key("a"), error, now));
             let begun = now;
-            while failures.is_waiting(&key("a"), now) {
+            while backoff.is_waiting(&key("a"), now) {
                 now += Duration::from_mins(1);
             }
             now.saturating_sub(begun).as_secs() / 60
@@ -81,17 +81,17 @@ mod tests {
             [&search, &mismatch, &policy, &search, &search, &search].map(&mut waits),
             [1, 2, 4, 8, 10, 10]
         );
-        failures.forget(&key("a"));
+        backoff.forget(&key("a"));
         assert_eq!(waits(&search), 1, "a search succeeded meanwhile");
-        assert!(!failures.is_waiting(&key("b"), Duration::from_secs(1000)));
+        assert!(!backoff.is_waiting(&key("b"), Duration::from_secs(1000)));
     }
 
     #[test]
-    fn what_may_pass_by_the_next_window_does_not_wait() {
-        let failures = LoadFailures::default();
+    fn transient_errors_cause_no_backoff() {
+        let backoff = LoadSearchBackoff::default();
         for error in [Error::Overtaken, Error::NotLeading] {
-            assert!(!failures.record(&key("a"), &error, Duration::from_secs(1)));
-            assert!(!failures.is_waiting(&key("a"), Duration::from_secs(1)));
+            assert!(!backoff.back_off(&key("a"), &error, Duration::from_secs(1)));
+            assert!(!backoff.is_waiting(&key("a"), Duration::from_secs(1)));
         }
     }
 }

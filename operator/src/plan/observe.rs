@@ -162,7 +162,7 @@ mod tests {
         {kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}";
 
     #[test]
-    fn nothing_moves_for_load_in_plans_for_other_reasons_while_counters_are_away() {
+    fn nothing_moves_for_load_in_plans_for_other_reasons_while_counters_are_unavailable() {
         let (policy, key) =
             (Policy::builtin("p"), ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() });
         let mut objects = Objects::default();

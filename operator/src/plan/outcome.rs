@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn another_leader_counts_anew_and_another_decision_too() {
+    fn a_new_leader_or_decision_restarts_the_count() {
         let key = ApplicationKey { namespace: "n".to_owned(), name: "app".to_owned() };
         let running = decision(900, MoveStep::Running);
         let mut finished = FinishedMoves::default();

@@ -218,7 +218,7 @@ mod tests {
         let unfit =
             field("unfit").map(|why| RejectedRequest { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
-        let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
+        let reasons = if world.contains("without-reasons") { &reasons[..0] } else { &reasons[..] };
         let context = InstanceContext {
             place: field("place"),
             reasons: world.contains("unplaced").then_some(reasons),
@@ -320,7 +320,7 @@ mod tests {
             ),
             ("unplaced", "Ready=false no pod exists, Placed=false no room"),
             (
-                "unplaced untold",
+                "unplaced without-reasons",
                 "Ready=false no pod exists, Placed=false unplaced; the reasons are left out of the Placement",
             ),
             ("", "Ready=false no pod exists, Placed=false not placed yet"),

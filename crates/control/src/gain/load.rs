@@ -68,7 +68,7 @@ pub struct LoadSignal {
 /// The rule by which a search is due: the load changed, the last search was open, or there was time for a steady gain to show.
 ///
 /// A change is searched once even if there are too few windows to judge it, and then again when there are enough. While a search
-/// is open, a change that was seen with it may still differ from its facts: both rules take turns.
+/// is open, a change that was seen with it may still differ from its facts: the rules alternate.
 pub fn due_load_rule(last: Option<LastLoadSearch>, signal: LoadSignal, now: Moment) -> Option<GateRule> {
     let needed = GateRule::Steady.needed();
     let Some(last) = last else { return (signal.windows >= needed).then_some(GateRule::Steady) };

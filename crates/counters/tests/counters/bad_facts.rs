@@ -99,7 +99,7 @@ fn a_pod_of_several_actors_reports_for_each_of_them_alone() {
     collector.add(Cpu, [of("")]);
     let collected = collector.finish();
     assert_eq!(collected.refused, BTreeMap::from([(SampleRefusal::Actor, 1)]));
-    assert_eq!(collected.windows[0].silent(), ["b-0"].into());
+    assert_eq!(collected.windows[0].without_reports(), ["b-0"].into());
     let mut windows = Windows::new(scale());
     windows.add(0.0, &collected.windows[0], true);
     let measured = windows.measure(&profiles(&[("a", 2, &[]), ("b", 1, &[])]), WindowChoice::All);
@@ -113,12 +113,12 @@ fn unsettled_windows_and_those_without_data_are_left_out() {
     let mut windows = Windows::new(scale());
     let groups = profiles(&[("a", 1, &[])]);
     let busy = |seconds| collect(&roster, &[(Busy, "a-0", "", seconds)]).windows.remove(0);
-    let silent = collect(&roster, &[]).windows.remove(0);
+    let empty = collect(&roster, &[]).windows.remove(0);
     let work =
         |windows: &Windows, choice| windows.measure(&groups, choice).work.get("a-0").map(|it| it["cpu"]);
     windows.add(10.0, &busy(1.0), true);
     windows.add(20.0, &busy(9.0), false);
-    windows.add(30.0, &silent, true);
+    windows.add(30.0, &empty, true);
     assert_eq!(work(&windows, WindowChoice::Newest(2)), Some(1_000_000));
     windows.add(40.0, &busy(3.0), true);
     assert_eq!(work(&windows, WindowChoice::Newest(2)), Some(2_000_000));

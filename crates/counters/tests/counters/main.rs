@@ -5,10 +5,10 @@
 mod bad_facts;
 mod change;
 mod large;
+mod missing_reports;
 mod numbers;
 mod properties;
 mod queries;
-mod silence;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file::constraint_fields::{FieldError, Given, camel_case, no_type};
+use crate::file::constraint_fields::{FieldError, RawConstraint, camel_case, no_type};
 
 /// Passes the list of constraints to a macro: description, name, module in `constraints`, and fields in the file.
 ///
@@ -154,23 +154,24 @@ macro_rules! constraints {
     )+) => {
         /// A rule about the units of actors; binds placed actors only.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "Given")]
+        #[serde(try_from = "RawConstraint")]
+        #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
         pub enum Constraint {
             $($(#[doc = $doc])+ $name { $($(#[$about])+ $field: $type,)+ },)+
         }
 
-        impl TryFrom<Given> for Constraint {
+        impl TryFrom<RawConstraint> for Constraint {
             type Error = FieldError;
 
-            fn try_from(mut given: Given) -> Result<Self, FieldError> {
+            fn try_from(mut raw: RawConstraint) -> Result<Self, FieldError> {
                 let names = [$(camel_case(stringify!($module))),+];
-                let constraint = match given.kind.clone() {
+                let constraint = match raw.kind.clone() {
                     $(kind if kind == camel_case(stringify!($module)) => {
-                        Self::$name { $($field: Field::read(&mut given, stringify!($field))?,)+ }
+                        Self::$name { $($field: Field::read(&mut raw, stringify!($field))?,)+ }
                     })+
                     other => return Err(no_type(&other, &names)),
                 };
-                given.is_used_up().map(|()| constraint)
+                raw.reject_unknown_fields().map(|()| constraint)
             }
         }
 
@@ -314,7 +315,7 @@ pub enum CapScope {
 /// A field type.
 trait Field {
     /// Reads it by name.
-    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError>
+    fn read(raw: &mut RawConstraint, name: &str) -> Result<Self, FieldError>
     where
         Self: Sized;
 
@@ -343,8 +344,8 @@ trait Field {
 macro_rules! needed {
     ($($type:ty { $($more:tt)* })+) => {
         $(impl Field for $type {
-            fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
-                given.take(name)?.ok_or_else(|| given.needs(&format!("`{}`", camel_case(name))))
+            fn read(raw: &mut RawConstraint, name: &str) -> Result<Self, FieldError> {
+                raw.take(name)?.ok_or_else(|| raw.missing_field(&format!("`{}`", camel_case(name))))
             }
             $($more)*
         })+
@@ -375,14 +376,14 @@ needed! {
 }
 
 impl Field for bool {
-    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
-        Ok(given.take(name)?.unwrap_or(false))
+    fn read(raw: &mut RawConstraint, name: &str) -> Result<Self, FieldError> {
+        Ok(raw.take(name)?.unwrap_or(false))
     }
 }
 
 impl Field for Option<String> {
-    fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
-        given.take(name)
+    fn read(raw: &mut RawConstraint, name: &str) -> Result<Self, FieldError> {
+        raw.take(name)
     }
 
     fn text(&self) -> Option<&str> {
@@ -394,8 +395,8 @@ impl Field for Option<String> {
 macro_rules! optional {
     ($($type:ty)+) => {
         $(impl Field for Option<$type> {
-            fn read(given: &mut Given, name: &str) -> Result<Self, FieldError> {
-                given.take(name)
+            fn read(raw: &mut RawConstraint, name: &str) -> Result<Self, FieldError> {
+                raw.take(name)
             }
         })+
     };
@@ -404,12 +405,12 @@ macro_rules! optional {
 optional! { u64 Join Vec<String> BTreeMap<String, u64> }
 
 impl Field for Places {
-    fn read(given: &mut Given, _: &str) -> Result<Self, FieldError> {
-        match (given.take("units")?, given.take("nodes")?, given.take("zones")?) {
+    fn read(raw: &mut RawConstraint, _: &str) -> Result<Self, FieldError> {
+        match (raw.take("units")?, raw.take("nodes")?, raw.take("zones")?) {
             (Some(units), None, None) => Ok(Self::Units(units)),
             (None, Some(nodes), None) => Ok(Self::Nodes(nodes)),
             (None, None, Some(zones)) => Ok(Self::Zones(zones)),
-            _ => Err(given.needs("`units`, `nodes` or `zones`, exactly one of them")),
+            _ => Err(raw.missing_field("`units`, `nodes` or `zones`, exactly one of them")),
         }
     }
 

@@ -39,15 +39,16 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A constraint in file form, without nulls.
-pub(crate) struct Given {
+/// A constraint as it is read, before its fields are checked; without nulls.
+pub(crate) struct RawConstraint {
+    /// The value of `type`.
     pub(crate) kind: String,
-    /// The remaining fields, by name.
+    /// Fields that are not taken yet, by name.
     fields: BTreeMap<String, Value>,
 }
 
-impl Given {
-    /// Takes a field.
+impl RawConstraint {
+    /// Removes a field and reads it; `None` if it is missing or null.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, FieldError> {
         let name = camel_case(name);
         let Some(value) = self.fields.remove(&name) else { return Ok(None) };
@@ -61,14 +62,14 @@ impl Given {
         })
     }
 
-    /// A missing field.
-    pub(crate) fn needs(&self, fields: &str) -> FieldError {
+    /// The error for a missing required field.
+    pub(crate) fn missing_field(&self, fields: &str) -> FieldError {
         let problem = format!("a constraint of type `{}` needs {fields}", self.kind);
         FieldError { path: None, problem }
     }
 
-    /// Refuses unknown fields.
-    pub(crate) fn is_used_up(&self) -> Result<(), FieldError> {
+    /// Refuses fields that are left once all known ones are taken.
+    pub(crate) fn reject_unknown_fields(&self) -> Result<(), FieldError> {
         match self.fields.keys().next() {
             Some(field) => {
                 let problem =
@@ -80,25 +81,25 @@ impl Given {
     }
 }
 
-impl<'de> Deserialize<'de> for Given {
+impl<'de> Deserialize<'de> for RawConstraint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Given;
+            type Value = RawConstraint;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a constraint, as in {type: pin, actor: a, unit: u}")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
-                let mut given = Given { kind: String::new(), fields: BTreeMap::new() };
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawConstraint, A::Error> {
+                let mut raw = RawConstraint { kind: String::new(), fields: BTreeMap::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "type" {
-                        given.kind = map.next_value()?;
+                        raw.kind = map.next_value()?;
                     } else {
-                        given.fields.insert(name, map.next_value()?);
+                        raw.fields.insert(name, map.next_value()?);
                     }
                 }
-                given.fields.retain(|_, value| !value.is_null());
-                Ok(given)
+                raw.fields.retain(|_, value| !value.is_null());
+                Ok(raw)
             }
         }
         deserializer.deserialize_map(Fields)

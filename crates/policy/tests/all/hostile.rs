@@ -63,7 +63,7 @@ fn large_terms_count_as_many_steps() {
 
 /// Steps of programs with small terms are the tuples that they visit.
 #[test]
-fn small_terms_are_part_of_a_step() {
+fn small_terms_cost_no_extra_steps() {
     for (program, steps) in [
         ("q(1..10). p(X) :- q(X), X+1 > 3.", 21),
         ("forbid(a(\\\"shop\\\",\\\"app\\\",\\\"a0\\\"),U) :- cu(U), cu_kind(U,\\\"cpu\\\").", 10),

@@ -42,7 +42,7 @@ fn each_of_several_programs_has_the_limits_of_one() {
 
 /// What each of two programs may say, and both together may not.
 #[test]
-fn programs_that_do_not_go_together_are_refused_with_their_line() {
+fn conflicting_programs_are_refused_with_their_line() {
     let [one, other] = ["p(1). q(1).\np(2) :- not q(2).", "p(1). q(1).\nq(2) :- p(2)."].map(str::to_owned);
     for program in [&one, &other] {
         assert_eq!(Program::parse(program).err(), None);

@@ -1,7 +1,8 @@
 //! Required affinities of groups that select each other.
 //!
 //! A pod that arrives is a peer for the pods of another group. Two groups that need each other would therefore be placed together,
-//! while kube-scheduler admits neither of them first. A constraint over all of them demands what the first one needs.
+//! while kube-scheduler admits neither of them first. A constraint binds all of them: the first pod needs a running peer, or one
+//! outside the set.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use placement::file::{Constraint, Join};
 use crate::constraints::joining::Joining;
 use crate::constraints::pod_templates::{PodRules, TopologyDomains};
 
-/// What the first of groups that select each other needs in its domain: a peer that is none of them, or stays. If one of the groups
-/// selects itself, and there is no such peer anywhere, all share one domain instead.
+/// Constraints on sets of groups that select each other. The first pod needs a running peer in its domain, or one outside the set.
+/// If one of the groups selects itself, and no domain has such a peer, all share one domain instead.
 pub(crate) fn mutual_affinity(of: &PodRules, all: &[Joining]) -> Vec<Constraint> {
     cycles(all).iter().flat_map(|cycle| of_first(of, cycle)).collect()
 }

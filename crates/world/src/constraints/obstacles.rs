@@ -84,7 +84,7 @@ fn account_obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option<St
     is_lacking.then(|| missing("ServiceAccount", name))
 }
 
-/// A claim of an ephemeral volume is made with the pod.
+/// A claim of an ephemeral volume is created with the pod.
 fn volume_obstacle(index: &Index, namespace: &str, volume: &Volume) -> Option<String> {
     let name = &volume.persistent_volume_claim.as_ref()?.claim_name;
     let key = (namespace.to_owned(), name.clone());

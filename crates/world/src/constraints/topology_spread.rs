@@ -12,13 +12,13 @@ use crate::demand::requested::admission;
 use crate::units::unit::Unit;
 
 /// A spread with equal peers and domains binds several groups together. Its reason comes first: it mostly tells spreads apart.
-type Bound = (String, u64, Vec<String>, Vec<Domain>);
+type SpreadKey = (String, u64, Vec<String>, Vec<Domain>);
 
 /// Constraints by required spreads.
 pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
     let index = of.index;
     let mut rules = Vec::new();
-    let mut bound: Vec<(Bound, BTreeSet<String>)> = Vec::new();
+    let mut bound: Vec<(SpreadKey, BTreeSet<String>)> = Vec::new();
     for template in of.templates {
         let all: Vec<&TopologySpreadConstraint> = required(template).collect();
         if all.is_empty() {

@@ -68,7 +68,7 @@ pub(crate) fn is_static(class: &StorageClass) -> bool {
     class.provisioner == NO_PROVISIONER
 }
 
-/// Whether the class makes volumes for pods on a node.
+/// Whether the class can provision volumes for pods on a node.
 pub(crate) fn can_provision(class: &StorageClass, node: &Node) -> bool {
     let is_in = |term: &TopologySelectorTerm| {
         let mut labels = term.match_label_expressions.iter().flatten();
@@ -106,7 +106,7 @@ pub(crate) struct UnboundClaim<'a> {
     /// The claim, for users.
     pub name: String,
     uid: Option<String>,
-    /// Whether it is made with its pod.
+    /// Whether it is created with its pod.
     pub is_ephemeral: bool,
     pub spec: Cow<'a, PersistentVolumeClaimSpec>,
 }

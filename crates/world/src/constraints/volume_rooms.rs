@@ -26,14 +26,16 @@ impl Need {
 /// Nodes that together have room for a number of claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
+    /// The nodes that share this number of claims.
     pub nodes: Vec<String>,
+    /// Number of claims that fit on them together.
     pub total: u64,
     /// Claims of other pods that take of it.
     pub taken: BTreeSet<Name>,
 }
 
 impl Room {
-    /// Whether pods with these needs fit together. Who needs no further claim always fits.
+    /// Whether pods with these needs fit together. Pods that need no further claim always fit.
     fn has_for(&self, needs: &[&Need]) -> bool {
         let most = needs.iter().map(|need| need.claims()).fold(count(&self.taken), u64::saturating_add);
         if most <= self.total {

@@ -85,7 +85,7 @@ fn unreachable_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -
     Some((format!("volume {volume} of claim {name} is not available there"), nodes))
 }
 
-/// Nodes on which a claim gets no volume. Its class says where one can be made.
+/// Nodes on which a claim gets no volume. Its class decides where one can be provisioned.
 fn unbound(index: &Index, claim: &UnboundClaim) -> Excluded {
     let objects = &index.scheduling;
     if objects.is_unknown::<StorageClass>() || objects.is_unknown::<PersistentVolume>() {
@@ -111,7 +111,10 @@ fn unbound(index: &Index, claim: &UnboundClaim) -> Excluded {
     }
     let free = claim.matching(index, class, &BTreeSet::new());
     let nodes = nodes_where(index, |node| !can_provision(class, node) && !is_on(&free, node));
-    Some((format!("StorageClass {} makes no volume for claim {name} there", class.name_any()), nodes))
+    Some((
+        format!("StorageClass {} cannot provision a volume for claim {name} on this node", class.name_any()),
+        nodes,
+    ))
 }
 
 fn nodes_where(index: &Index, is_excluded: impl Fn(&Node) -> bool) -> BTreeSet<String> {

@@ -28,6 +28,7 @@ pub(crate) struct LoadSum {
 }
 
 impl LoadSum {
+    /// Adds the load of more actors, elementwise. Saturates.
     pub(crate) fn add(&mut self, more: &Self) {
         self.count += more.count;
         self.work = self.work.saturating_add(more.work);
@@ -47,8 +48,8 @@ impl LoadSum {
         self.asks.retain(|_, amount| *amount > 0);
     }
 
-    /// What exceeds `less`, elementwise.
-    pub(crate) fn beyond(&self, less: &Self) -> Self {
+    /// What exceeds `less`, elementwise; at least zero.
+    pub(crate) fn excess_over(&self, less: &Self) -> Self {
         let asks = self.asks.iter().map(|(resource, amount)| {
             (resource.clone(), amount.saturating_sub(less.asks.get(resource).copied().unwrap_or(0)))
         });
@@ -206,10 +207,9 @@ impl Measure {
 ///
 /// An application that is being deleted, or whose manifest is invalid, counts with the requests of its pods.
 ///
-/// A moving actor counts at its decided unit and, until its pod is gone, at its old one; one that moves for a gain, until it is ready
-/// on its new unit. On each unit the larger of
-/// decided and actual load counts, so a successor reuses the room of its predecessor. The same holds for pods whose
-/// requests differ from the manifest.
+/// A moving actor counts at its decided unit and, until its pod is gone, at its old one; one that moves for a gain, until it is
+/// ready on its new unit. On each unit the larger of decided and actual load counts, so a successor reuses the room of its
+/// predecessor. The same holds for pods whose requests differ from the manifest.
 fn load(
     known: &ApplicationFacts,
     policy: &Policy,
@@ -287,11 +287,11 @@ fn load(
     }
     let is_listed = numbers.is_ok() && !is_going;
     let none = LoadSum::default();
-    let beyond = |(unit, sum): (&String, &LoadSum)| {
-        let sum = sum.beyond(listed.get(unit).filter(|_| is_listed).unwrap_or(&none));
+    let excess = |(unit, sum): (&String, &LoadSum)| {
+        let sum = sum.excess_over(listed.get(unit).filter(|_| is_listed).unwrap_or(&none));
         (sum != none).then(|| (unit.clone(), sum))
     };
-    let unlisted = units.iter().filter_map(beyond).collect();
+    let unlisted = units.iter().filter_map(excess).collect();
     Some(Load { units, problem: numbers.err().filter(|_| !is_going), is_listed, unlisted })
 }
 

@@ -180,8 +180,9 @@ pub fn assemble_measured(
         // an actor that cannot stay at its new unit keeps no room: its next unit is decided now
         let stays =
             |actor: &str| actors.names.iter().any(|name| name.short() == actor && current(name).is_some());
-        let room =
-            |actor: &str, unit: &str| room_of((application, &actors), &numbers, actor, offer.units.get(unit));
+        let room = |actor: &str, unit: &str| {
+            demand_on((application, &actors), &numbers, actor, offer.units.get(unit))
+        };
         for (unit, sum) in room_for_return(placement, stays, room) {
             sums.entry(unit).or_default().add(&sum);
         }
@@ -205,8 +206,8 @@ pub fn assemble_measured(
     })
 }
 
-/// What an actor needs on a unit, without its work.
-fn room_of(
+/// Resources that an actor requests on a unit, without its work.
+fn demand_on(
     (application, actors): (&ActorApplication, &ApplicationActors),
     numbers: &Numbers,
     actor: &str,

@@ -47,7 +47,7 @@ pub fn observe(
     }
     let mut pressure = control::pressure(&world.snapshot, &world.snapshot.incumbent());
     if world.is_judged_by_windows() {
-        // Overload is a matter of plans for load, also while counters are away.
+        // Overload is a matter of plans for load, also while counters are unavailable.
         pressure.overload.clear();
     }
     let facts = PlanInputs {

@@ -56,7 +56,7 @@ pub(super) fn any_device(devices: &DraDevices) -> DeviceClaim {
     }
 }
 
-/// Who holds a device.
+/// The claim that holds a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     None,
@@ -87,15 +87,18 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
+    /// Its published memory, or else that of the agent's device; a partition does not have that of its GPU.
     pub fn memory_mib(&self) -> Option<u64> {
         let whole = self.described.filter(|described| described.is_whole);
         self.device.memory_mib.or_else(|| memory(&[whole?.device]))
     }
 
+    /// Its published NUMA node, or else that of the agent's device, which may be the GPU of a partition.
     pub fn numa_node(&self) -> Option<i32> {
         self.device.numa_node.or_else(|| self.described?.device.numa_node)
     }
 
+    /// Whether new actors may use it: it is neither tainted nor unhealthy, and no claim of other pods holds it.
     pub fn is_usable(&self) -> bool {
         self.availability == DeviceAvailability::Usable && self.holder != Holder::Other
     }

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn any_choice_of_so_many_devices_fits() {
+    fn the_count_fits_for_every_choice_of_devices() {
         for (takes, counters, expected) in [
             ("", "", 0),
             ("- -", "", 2),

@@ -146,14 +146,12 @@ impl Numbered<'_> {
         let same_name = |it: &&Candidate| {
             self.candidates.iter().filter(|other| other.device.key.device == it.device.key.device).count() > 1
         };
-        let unpinned =
-            self.candidates.iter().find(|it| it.pin.is_none()).map(|it| (it, "no attribute tells"));
-        let alike = || Some((self.candidates.iter().find(same_name)?, "no name of its own tells"));
-        // Otherwise all can be told apart again, once the actors have left that use them by numbered units.
-        let Some((first, nothing)) = unpinned.or_else(alike) else { return };
+        let unpinned = self.candidates.iter().find(|it| it.pin.is_none());
+        // Otherwise each can be identified again, once the actors that use numbered units have left.
+        let Some(first) = unpinned.or_else(|| self.candidates.iter().find(same_name)) else { return };
         let message = format!(
-            "{node}: {nothing} device {} apart from the others of the pool, so the scheduler chooses among {} devices, and their \
-             locality is unknown; name an attribute in resource.dra.pinBy if there is one",
+            "{node}: no unique attribute or name identifies device {} in the pool, so kube-scheduler chooses among {} \
+             devices and their locality is unknown; set resource.dra.pinBy to a unique attribute",
             first.device.key,
             self.candidates.len()
         );

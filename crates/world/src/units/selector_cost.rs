@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_devices_are_selected_by_are_cheap() {
+    fn typical_selectors_are_accepted() {
         let all = [
             "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].type == 'gpu'"
                 .to_owned(),

@@ -26,7 +26,7 @@ pub enum CordonReason {
     DeviceTainted,
     /// Claims cannot tell its device apart from others any more.
     #[strum(
-        to_string = "no attribute tells the device apart from others any more; running actors stay and no new ones are placed"
+        to_string = "no unique attribute identifies the device any more; running actors stay and no new ones are placed"
     )]
     NotPinnable,
     /// The class or the selectors of its pool cannot be evaluated.

@@ -104,7 +104,7 @@ fn other_applications_count_with_their_measured_work() {
 }
 
 #[test]
-fn windows_judge_load_while_counters_are_away() {
+fn windows_judge_load_while_counters_are_unavailable() {
     // `cam-0` overloads its GPU by the manifest.
     let manifest = |mode: &str| {
         let overloaded = world().replace("arrivals: 1/s", "arrivals: 100000/s");
@@ -135,7 +135,7 @@ fn windows_judge_load_while_counters_are_away() {
         assert_eq!(observed.assembled.is_judged_by_windows(), is_judged, "{case}");
         assert_eq!(observed.inputs.pressure.overload.is_empty(), is_judged, "{case}");
         assert!(!observed.assembled.is_measured());
-        // Once it is measured, it stays so while counters are away.
+        // Once it is measured, it stays so while counters are unavailable.
         index.set_measured(
             &key("app"),
             Some(Arc::new(MeasuredDemand { window: policy.window, numbers: measured() })),

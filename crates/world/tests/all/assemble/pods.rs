@@ -141,7 +141,7 @@ fn near(operator: &str, apps: &str, key: &str) -> String {
 
 /// Whether plans with these actors on these nodes are feasible, beside other pods.
 #[test]
-fn affinities_that_wait_for_each_other_place_nothing() {
+fn groups_that_need_each_other_stay_unplaced() {
     let host = "kubernetes.io/hostname";
     let zone = "topology.kubernetes.io/zone";
     let groups = |all: &[(&str, u32, String)]| {
@@ -387,7 +387,7 @@ fn long_lists_of_templates_are_refused_and_not_walked_for_others() {
             "spec.actors[a].implementations[cpu].template: has {longest}, at most 64 are supported; remove some"
         );
         assert_eq!(refused(&group("a", 1, &spec)), Some(expected));
-        // The other application is unaffected, and told.
+        // The other application is unaffected, and gets a warning.
         let world = world_of(&cluster(&group("a", 1, CONTAINER), &other(&group("b", 1, &spec)))).unwrap();
         assert!(
             world.warnings.iter().any(|note| note.message.starts_with("the manifests of other are invalid"))

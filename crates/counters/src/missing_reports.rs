@@ -1,4 +1,4 @@
-//! Groups and actors that fall silent: their counters are missing, though their load need not have changed.
+//! Groups and actors whose counters are missing, though their load need not have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,12 +71,12 @@ impl Windows {
     }
 
     /// By actor: the columns in which it ran without reporting these numbers, if there are any.
-    pub(crate) fn silent(&self, reported: fn(&ActorColumns) -> u16) -> BTreeMap<&str, u16> {
-        let silent = self.actors.iter().map(|(name, actor)| {
+    pub(crate) fn missing_reports(&self, reported: fn(&ActorColumns) -> u16) -> BTreeMap<&str, u16> {
+        let missing = self.actors.iter().map(|(name, actor)| {
             let ran = actor.kinds.iter().enumerate().filter(|(_, kind)| kind.is_some());
             let ran = ran.fold(0, |mask, (column, _)| mask | bit(column));
             (&**name, ran & !reported(actor))
         });
-        silent.filter(|(_, silent)| *silent != 0).collect()
+        missing.filter(|(_, missing)| *missing != 0).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Actors and groups that fall silent.
+//! Actors and groups whose counters are missing.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn add(windows: &mut Windows, roster: &Arc<Roster>, lines: &[Line], is_settled: 
     windows.add(ended_at, &collect(roster, lines).windows[0], is_settled);
 }
 
-/// Eight windows in which everybody reports.
+/// Eight windows in which all actors report.
 fn measured(roster: &Arc<Roster>) -> Windows {
     let mut windows = Windows::new(scale());
     (0..8).for_each(|_| add(&mut windows, roster, &lines(6, true, 100.0), true));
@@ -32,7 +32,7 @@ fn measured(roster: &Arc<Roster>) -> Windows {
 }
 
 #[test]
-fn windows_in_which_a_measured_group_falls_silent_are_not_used() {
+fn windows_without_counters_of_a_measured_group_are_not_used() {
     let roster = roster(&ACTORS);
     for (reporting, cpu, is_used) in [
         (6, true, true),
@@ -73,7 +73,7 @@ fn groups_that_never_report_are_measured_by_cpu_seconds() {
 }
 
 #[test]
-fn counters_may_stay_away_for_long_unless_actors_started_since() {
+fn counters_may_be_missing_for_long_unless_actors_started_since() {
     let roster = roster(&ACTORS);
     for (restarts, is_used) in [(false, false), (true, true)] {
         let mut windows = measured(&roster);
@@ -101,13 +101,13 @@ fn groups_that_are_scaled_or_change_their_kind_are_used() {
 }
 
 #[test]
-fn a_missing_report_is_no_message_less() {
-    // Ten actors, so that one may be silent: the one that sends almost everything.
+fn missing_reports_do_not_lower_the_mean() {
+    // Ten actors, so that one report may be missing: that of the one that sends almost everything.
     let names: Vec<String> = (0..10).map(|at| format!("a-{at}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let roster = roster(&names);
-    let of = |silent: usize| {
-        let all = names.iter().skip(silent).flat_map(|name| {
+    let of = |missing: usize| {
+        let all = names.iter().skip(missing).flat_map(|name| {
             let messages = if *name == "a-0" { 900.0 } else { 10.0 };
             [(Messages, *name, "a-5", messages), (Busy, *name, "", 1.0)]
         });

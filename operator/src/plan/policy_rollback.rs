@@ -1,4 +1,4 @@
-//! Withdraws versions of policies whose programs fail in a plan.
+//! Rolls back policy versions whose programs fail in a plan.
 
 use crds::ActorApplication;
 use kube::runtime::events::EventType;
@@ -9,18 +9,18 @@ use crate::plan::policies::Policies;
 use crate::runtime::context::Context;
 use crate::status::report::event;
 
-/// Withdraws the version at fault, so that an earlier one that is known to work is in force again, and reports that on
-/// application and policy.
+/// Rolls back the policy version whose program fails, so that the last proven one is in force again, and emits an event on
+/// the application and on the ConfigMap of the policy.
 ///
 /// # Errors
-/// When no version can be replaced.
-pub async fn withdraw(
+/// If no earlier version can replace it.
+pub async fn roll_back(
     policy: &Policy,
     problem: &str,
     application: &ActorApplication,
     ctx: &Context,
 ) -> Result<(), Error> {
-    let Some(refused) = withdraw_suspect(&ctx.policies, policy, problem) else {
+    let Some(refused) = roll_back_first_unproven(&ctx.policies, policy, problem) else {
         return Err(Error::Policy(policy.locate_problem(problem).1));
     };
     let note = ctx.policies.instead_of_refused(&refused);
@@ -32,8 +32,8 @@ pub async fn withdraw(
     Ok(())
 }
 
-/// Withdraws the first suspect that no plan was made with.
-fn withdraw_suspect(policies: &Policies, policy: &Policy, problem: &str) -> Option<PolicyError> {
+/// Rolls back the first suspect whose newest version has produced no plan.
+fn roll_back_first_unproven(policies: &Policies, policy: &Policy, problem: &str) -> Option<PolicyError> {
     let (_, located) = policy.locate_problem(problem);
     policy.suspects(problem).into_iter().find_map(|name| policies.withdraw(policy, name, &located))
 }
@@ -57,9 +57,9 @@ mod tests {
         config_map
     }
 
-    /// Two programs that are valid one by one and rest on each other through `not`; whichever is the newer one gives way.
+    /// Two programs that are valid one by one and depend on each other through `not`: the newer one is rolled back.
     #[test]
-    fn the_unproven_program_of_a_pair_that_does_not_go_together_is_withdrawn() {
+    fn the_unproven_one_of_two_conflicting_programs_is_rolled_back() {
         let (named, enforced) =
             ("p(1).\nq(1).\np(2) :- q(1), not q(2).", "p(1).\nq(1).\nq(2) :- p(1), p(2).");
         let fault = "policy fast: line 3 column 18: `p` rests on itself";
@@ -77,7 +77,7 @@ mod tests {
             let before = in_force();
             policies.prove(&before);
             policies.learn(&policy(changed, text)).unwrap();
-            let refused = withdraw_suspect(&policies, &in_force(), fault).unwrap();
+            let refused = roll_back_first_unproven(&policies, &in_force(), fault).unwrap();
             assert_eq!(refused.name, changed);
             assert!(refused.problem.contains("line 3 column 18: `p` rests on itself"), "{refused}");
             assert_eq!(in_force(), before, "{changed}");
