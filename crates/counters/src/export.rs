@@ -125,7 +125,6 @@ impl Windows {
                 reported,
                 worked,
                 annoyed,
-                ..GroupReports::default()
             };
             let groups = window.groups.iter().map(|(group, of)| (self.name(group), reports(*of))).collect();
             self.slots.push(WindowSlot {
@@ -169,7 +168,7 @@ impl Windows {
 
 fn window(slot: &WindowSlot) -> WindowEntry {
     let groups = slot.groups.iter().map(|(group, reports)| {
-        let GroupReports { running, reported, worked, annoyed, .. } = *reports;
+        let GroupReports { running, reported, worked, annoyed } = *reports;
         (group.to_string(), [running, reported, worked, annoyed])
     });
     WindowEntry {

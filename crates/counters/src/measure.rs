@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::messages;
 use crate::numbers::{GroupMasks, GroupProfile, MeasuredGroup, MeasuredNumbers};
 use crate::rounding::round_up;
-use crate::windows::{ActorColumns, WindowChoice, Windows, bit};
+use crate::windows::{ActorColumns, WindowChoice, WindowSlot, Windows, bit};
 
 impl Windows {
     /// The numbers of the chosen windows: their mean, rounded once.
@@ -18,10 +18,15 @@ impl Windows {
         choice: WindowChoice,
     ) -> MeasuredNumbers {
         let slots = self.chosen(choice);
+        let usable: Vec<&WindowSlot> = self.usable().collect();
         let mut measured = MeasuredNumbers::default();
         let mut masks = BTreeMap::new();
         for (name, profile) in profiles {
-            let of_group = GroupMasks::of(name, &slots);
+            let mut of_group = GroupMasks::of(name, &slots);
+            if of_group.work == 0 {
+                // Work that the chosen windows lack is that of the others.
+                of_group.work = GroupMasks::of(name, &usable).work;
+            }
             measured.groups.insert(name.clone(), group_of(profile, of_group));
             masks.insert(name.as_str(), of_group);
             self.add_work(name, profile, of_group.work, &mut measured);

@@ -22,23 +22,24 @@ impl MeasuredBefore {
         }
     }
 
-    /// Whether a group is not measured in a window with these reports, as it was before.
-    fn misses(&self, group: &str, reports: &GroupReports) -> bool {
-        let is_workless = reports.workless * 10 > reports.running;
-        (!reports.has_messages() && self.messages.contains(group))
-            || (is_workless && self.work.contains(group))
+    /// Whether the messages of a group are not measured in a window with these reports, as they were before.
+    ///
+    /// CPU seconds may be missing from single windows, as cAdvisor's samples are rare; the other windows then have the work.
+    fn lacks_messages(&self, group: &str, reports: &GroupReports) -> bool {
+        !reports.has_messages() && self.messages.contains(group)
     }
 }
 
 impl Windows {
-    /// Marks the windows in which a group is not measured that is measured in another kept one, or was before.
+    /// Marks the windows in which messages of a group are not measured that are in another kept one, or were before.
     pub(crate) fn mark_incomplete(&mut self) {
         let mut measured = self.measured_before.clone();
         for slot in self.slots.iter().filter(|slot| slot.is_sound()) {
             slot.groups.iter().for_each(|(group, reports)| measured.add(group, reports));
         }
         for slot in &mut self.slots {
-            slot.is_incomplete = slot.groups.iter().any(|(group, reports)| measured.misses(group, reports));
+            slot.is_incomplete =
+                slot.groups.iter().any(|(group, reports)| measured.lacks_messages(group, reports));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::gamma::AnnoyanceScale;
 use crate::missing_reports::MeasuredBefore;
 use crate::rounding::round_up;
 use crate::window::{CollectedWindow, PairCounts};
-use crate::work::{CPU, work};
+use crate::work::work;
 
 /// Windows that are kept of an application.
 pub const MAX_WINDOWS: usize = 16;
@@ -103,8 +103,6 @@ pub(crate) struct GroupReports {
     pub worked: usize,
     /// A counter of annoyance.
     pub annoyed: usize,
-    /// On a CPU without work, though a pod there has CPU seconds.
-    pub workless: usize,
 }
 
 /// What is kept of an actor; bit masks have a bit for each column.
@@ -306,7 +304,6 @@ impl Windows {
             reports.reported += usize::from(increases.has_reported);
             reports.worked += usize::from(work.is_some());
             reports.annoyed += usize::from(increases.has_annoyance);
-            reports.workless += usize::from(work.is_none() && actor.kind == CPU);
             let other = self.weighted_messages(&increases.other);
             let name = self.name(&actor.name);
             let columns = self.actors.entry(name).or_default();

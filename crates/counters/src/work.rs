@@ -5,7 +5,7 @@ use crate::roster::RunningActor;
 use crate::window::{ActorIncreases, CollectedWindow};
 
 /// The kind of device whose work CPU seconds measure.
-pub(crate) const CPU: &str = "cpu";
+const CPU: &str = "cpu";
 /// Share of a window from which an actor counts as busy all the time, so that its demand is hidden.
 const SATURATED: f64 = 0.95;
 /// Microseconds of a second.

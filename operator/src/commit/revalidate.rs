@@ -165,6 +165,10 @@ impl<'a> Revalidation<'a> {
                 (Next::Judge, Verdict::Partial(plan)) => (*plan, Change::Partial),
                 (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
             };
+            if time_to_judge.is_zero() && self.policy.requires_judge() {
+                // It is planned again, with the whole budget.
+                return Ok(None);
+            }
             let plan = self.judged(&known, plan, &mut time_to_judge).await?;
             candidate = Candidate { known, plan, change };
         }

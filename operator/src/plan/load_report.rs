@@ -141,7 +141,7 @@ impl LoadReport {
         let mut findings = vec![would_move(&self.verdict)];
         if self.unavailable.get() {
             let message = "none of the newest 4 windows is settled and has all counters: nothing moves for load, and plans use the last \
-                           measured numbers; check that the pods are scraped"
+                           measured numbers, or those of the manifest if there are none; check that the pods are scraped"
                 .to_owned();
             findings.push(Finding {
                 type_: "CountersUnavailable",

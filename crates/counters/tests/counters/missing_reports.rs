@@ -39,8 +39,8 @@ fn windows_without_counters_of_a_measured_group_are_not_used() {
         // One exporter of five, or all, are not scraped; CPU seconds still arrive.
         (4, true, false),
         (0, true, false),
-        // The messages are there, but the CPU seconds that work is measured by are not.
-        (6, false, false),
+        // Without CPU seconds the work is that of the other windows.
+        (6, false, true),
         (0, false, false),
     ] {
         let mut windows = measured(&roster);
@@ -70,6 +70,21 @@ fn groups_that_never_report_are_measured_by_cpu_seconds() {
     // From now on they report: the windows before cannot be compared with these.
     (0..2).for_each(|_| add(&mut windows, &roster, &lines(6, true, 100.0), true));
     assert_eq!(windows.usable_windows(), 2);
+}
+
+#[test]
+fn windows_without_cpu_seconds_have_the_work_of_the_others() {
+    let roster = roster(&ACTORS);
+    let profiles = profiles(&[("a", 5, &["b"]), ("b", 1, &[])]);
+    let mut windows = Windows::new(scale());
+    // As with cAdvisor, whose samples are rare.
+    (0..9).for_each(|at| add(&mut windows, &roster, &lines(6, at % 3 == 0, 100.0), true));
+    assert_eq!(windows.usable_windows(), 9);
+    let all = windows.measure(&profiles, WindowChoice::All);
+    assert!(all.groups["a"].work);
+    for at in 0..9 {
+        assert_eq!(windows.measure(&profiles, WindowChoice::One(at)).work, all.work, "window {at}");
+    }
 }
 
 #[test]

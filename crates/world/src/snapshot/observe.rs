@@ -46,8 +46,8 @@ pub fn observe(
         digest.extend([" ", actor]);
     }
     let mut pressure = control::pressure(&world.snapshot, &world.snapshot.incumbent());
-    if world.is_judged_by_windows() {
-        // Overload is a matter of plans for load, also while counters are unavailable.
+    if world.is_measured() {
+        // Measured overload is a matter of plans for load, which windows judge.
         pressure.overload.clear();
     }
     let facts = PlanInputs {
