@@ -66,7 +66,7 @@ pub(crate) struct WindowSlot {
     pub is_settled: bool,
     pub has_data: bool,
     pub min_scrapes: Option<u64>,
-    /// Whether a value was refused: without it, its pair would count as without messages.
+    /// Whether a value was refused: without it, its pair would seem to exchange nothing.
     pub has_bad_value: bool,
     /// Whether counters of a measured group are missing, so that the window is not used.
     pub is_incomplete: bool,
