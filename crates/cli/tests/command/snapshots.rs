@@ -58,7 +58,7 @@ fn small_instance_is_proven_optimal() {
     let bound = serde_json::json!({"overload": 0, "communication": 3884, "annoyance": 77});
     assert_eq!(plan["bound"], bound);
     assert_eq!(plan["optimal"], true);
-    assert_eq!(plan["levels"], json!(["overload", "communication+migration", "annoyance"]));
+    assert_eq!(plan["levels"], json!(["overload", "communication", "annoyance"]));
     assert_eq!(plan["stoppedBy"], "proof");
     // Branch and bound proves small snapshots without clingo.
     assert_eq!((&plan["provenBy"], &plan["judged"]), (&"branch-and-bound".into(), &"all".into()));

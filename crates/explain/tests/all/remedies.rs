@@ -128,7 +128,7 @@ const CASES: [Case; 20] = [
         "only x nodes m; never x nodes m",
         &["the template asks for disk=ssd", "taint dedicated=db on m"],
         "",
-        "exempt x from: the template asks for disk=ssd; or exempt x from: taint dedicated=db on m",
+        "exempt x from: taint dedicated=db on m; or exempt x from: the template asks for disk=ssd",
     ),
     // a pinned actor's unit is taken
     (

@@ -315,13 +315,14 @@ fn devices_of_virtual_machines_are_unknown_and_need_no_library() {
     let of = |device: &Device| (device.health, device.driver.clone());
     let reserved = |driver: &str| (Health::Unknown, Some(driver.to_owned()));
     let used = (Health::Ok, None);
+    // By type: GPUs, the partition, NPUs.
     let expected = [
         reserved("vfio-pci"),
         reserved("vfio-pci"),
         used.clone(),
+        (Health::Unknown, None),
         reserved("pci-stub"),
         used,
-        (Health::Unknown, None),
     ];
     assert_eq!(reading.topologies["node-a"].devices.iter().map(of).collect::<Vec<_>>(), expected);
 
