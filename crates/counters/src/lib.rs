@@ -14,6 +14,7 @@ mod difference;
 mod export;
 mod gamma;
 mod measure;
+mod measured_before;
 mod membership;
 mod messages;
 mod missing_reports;

@@ -1,45 +1,25 @@
 //! Groups and actors whose counters are missing, though their load need not have changed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use crate::windows::{ActorColumns, GroupReports, Windows, bit};
 
-/// Groups that were measured before the kept windows, if nothing started, stopped or moved since.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MeasuredBefore {
-    messages: BTreeSet<Arc<str>>,
-    work: BTreeSet<Arc<str>>,
-}
-
-impl MeasuredBefore {
-    fn add(&mut self, group: &Arc<str>, reports: &GroupReports) {
-        if reports.has_messages() {
-            self.messages.insert(group.clone());
-        }
-        if reports.has_work() {
-            self.work.insert(group.clone());
-        }
-    }
-
-    /// Whether the messages of a group are not measured in a window with these reports, as they were before.
-    ///
-    /// CPU seconds may be missing from single windows, as cAdvisor's samples are rare; the other windows then have the work.
-    fn lacks_messages(&self, group: &str, reports: &GroupReports) -> bool {
-        !reports.has_messages() && self.messages.contains(group)
-    }
-}
-
 impl Windows {
     /// Marks the windows in which messages of a group are not measured that are in another kept one, or were before.
+    ///
+    /// CPU seconds may be missing from single windows, as cAdvisor's samples are rare; the other windows then have the work.
     pub(crate) fn mark_incomplete(&mut self) {
         let mut measured = self.measured_before.clone();
         for slot in self.slots.iter().filter(|slot| slot.is_sound()) {
-            slot.groups.iter().for_each(|(group, reports)| measured.add(group, reports));
+            for (group, reports) in &slot.groups {
+                measured.add(group, [reports.has_messages(), reports.has_work()]);
+            }
         }
         for slot in &mut self.slots {
-            slot.is_incomplete =
-                slot.groups.iter().any(|(group, reports)| measured.lacks_messages(group, reports));
+            slot.is_incomplete = slot
+                .groups
+                .iter()
+                .any(|(group, reports)| !reports.has_messages() && measured.messages.contains(group));
         }
     }
 
@@ -50,7 +30,9 @@ impl Windows {
         let last_change = self.slots.iter().position(|slot| !slot.is_settled && !slot.groups.is_empty());
         let unchanged = last_change.unwrap_or(self.slots.len());
         for slot in self.slots[..unchanged].iter().skip(first).filter(|slot| slot.is_usable()) {
-            slot.groups.iter().for_each(|(group, reports)| self.measured_before.add(group, reports));
+            for (group, reports) in &slot.groups {
+                self.measured_before.add(group, [reports.has_messages(), reports.has_work()]);
+            }
         }
     }
 
@@ -59,10 +41,8 @@ impl Windows {
         let is_known = |reports: &GroupReports| reports.has_messages() || reports.has_work();
         let is_measured =
             self.slots.iter().any(|slot| slot.has_scrapes() && slot.groups.values().any(is_known));
-        let MeasuredBefore { messages, work } = &self.measured_before;
         !is_measured
-            && messages.is_empty()
-            && work.is_empty()
+            && self.measured_before.is_empty()
             && self.slots.iter().filter(|slot| !slot.groups.is_empty()).count() >= windows
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::gamma::AnnoyanceScale;
-use crate::missing_reports::MeasuredBefore;
+use crate::measured_before::MeasuredBefore;
 use crate::rounding::round_up;
 use crate::window::{CollectedWindow, PairCounts};
 use crate::work::work;

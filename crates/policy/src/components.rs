@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::check::Predicate;
 use crate::syntax::Statement;
 
 /// Strongly connected components of a graph, each after all that it reaches (Tarjan's algorithm, without recursion).
@@ -61,7 +60,7 @@ pub(crate) fn groups(statements: &[Statement]) -> Vec<Vec<usize>> {
 fn groups_of(rules: &[&Statement]) -> Vec<Vec<usize>> {
     // Rules lead to the predicates that they read, and these to the rules that conclude them.
     let mut edges: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
-    let mut predicates: BTreeMap<Predicate, usize> = BTreeMap::new();
+    let mut predicates: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for (position, rule) in rules.iter().enumerate() {
         let Some(head) = rule.concludes() else { continue };
         let node = *predicates.entry(head).or_insert(edges.len());

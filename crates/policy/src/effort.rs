@@ -2,20 +2,11 @@
 
 use crate::compile::{Goal, Pattern};
 
-/// The work that the first step includes: evaluating a few small terms.
-const WORK_IN_FIRST_STEP: usize = 16;
-/// The work that counts as one extra step.
-const WORK_PER_STEP: usize = 4;
 /// The work of choosing one of several goals that a statement includes, and that counts as one more step.
 const INCLUDED_ORDERING: usize = 64;
 const ORDERING_PER_STEP: usize = 16;
 /// The length of a name that counts as one more term.
 const NAME_BYTES_PER_TERM: usize = 32;
-
-/// The steps that some work takes beyond the first one.
-pub(crate) fn extra_steps(work: usize) -> u64 {
-    (work.saturating_sub(WORK_IN_FIRST_STEP) / WORK_PER_STEP) as u64
-}
 
 /// The work of evaluating patterns, or of matching them with values.
 pub(crate) fn work(patterns: &[Pattern]) -> usize {

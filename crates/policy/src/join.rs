@@ -1,7 +1,8 @@
 //! Enumerates the ways in which a body holds, with goals ordered so that each has the bindings that it needs.
 
 use crate::compile::{Bindings, Goal, Pattern};
-use crate::effort::{extra_steps, work};
+use crate::effort::work;
+use crate::limits::extra_steps;
 use crate::order::{Relations, Step};
 use crate::output::{GroundingStop, Sink, literal};
 use crate::relation::{Relation, Truth};

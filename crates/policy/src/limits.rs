@@ -27,6 +27,16 @@ pub(crate) const MAX_FAULTS: usize = 50;
 /// The maximum number of numbers, strings, constants and functions in one computed term.
 pub(crate) const MAX_PARTS: u32 = 1_000;
 
+/// The work that the first step includes: evaluating a few small terms.
+const WORK_IN_FIRST_STEP: usize = 16;
+/// The work that counts as one extra step.
+const WORK_PER_STEP: usize = 4;
+
+/// The steps that some work takes beyond the first one.
+pub(crate) fn extra_steps(work: usize) -> u64 {
+    (work.saturating_sub(WORK_IN_FIRST_STEP) / WORK_PER_STEP) as u64
+}
+
 /// The stack of a thread that parses or grounds, in bytes: several times what the limits above allow.
 const STACK: usize = 16 << 20;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::compile::{Goal, Pattern};
-use crate::effort::{extra_steps, ordering_steps};
+use crate::effort::ordering_steps;
+use crate::limits::extra_steps;
 use crate::output::{GroundingStop, Sink};
 use crate::relation::Relation;
 use crate::syntax::Sign;

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::effort::extra_steps;
-use crate::limits::MAX_PARTS;
+use crate::limits::{MAX_PARTS, extra_steps};
 
 /// A term: a number, or a handle into [`Terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -37,7 +37,8 @@ pub(crate) fn size_problem(application: &ActorApplication, actors: &ApplicationA
         ));
     }
     let rules = pod_rules(application);
-    (rules > MAX_POD_RULES).then(|| {
+    // a single list that is too long is the clearer problem
+    (rules > MAX_POD_RULES && template_problem(application).is_none()).then(|| {
         format!(
             "the templates have {rules} topology spread constraints, pod affinity terms and host ports in total, at most \
              {MAX_POD_RULES} are supported; divide the application"

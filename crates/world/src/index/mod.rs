@@ -481,10 +481,10 @@ impl Index {
 }
 
 /// The facts of a pod, beside its requests, that its application's load depends on.
-fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&str>) {
+fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, [bool; 2], Option<&str>) {
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    (owner, unit_of(pod), is_terminal(pod), node)
+    (owner, unit_of(pod), [is_terminal(pod), pod.metadata.deletion_timestamp.is_some()], node)
 }
 
 /// Entries of this namespace whose names have this prefix.

@@ -8,6 +8,7 @@ use crds::{ActorApplication, Assignment, Placement, Quantity, Time};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::ResourceExt;
+use placement::file::SnapshotFile;
 use world::{
     ApplicationKey, AssembledSnapshot, Index, Objects, Policy, assemble, observed_state, owned_objects,
     units, units_at,
@@ -270,7 +271,7 @@ fn ruled() -> Policy {
 /// How many actors of others are on each unit, listed or not, and what they leave of the cores of each node.
 fn taken(index: &Index, policy: &Policy) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
     let world = world_of_web(index, policy);
-    let file = world.snapshot.file();
+    let file: SnapshotFile = serde_json::from_str(&world.snapshot.write()).unwrap();
     let others = file.units.iter().filter_map(|unit| Some((unit.id.clone(), unit.others.as_ref()?.count)));
     let mut counts: BTreeMap<String, u64> = others.filter(|(_, count)| *count > 0).collect();
     let mut cores: BTreeMap<String, u64> =

@@ -2,7 +2,7 @@
 
 use control::{RefusalKey, RefusalScope};
 use jiff::Timestamp;
-use placement::file::{Constraint, Places};
+use placement::file::{Constraint, Places, SnapshotFile};
 use world::{ApplicationKey, Index, Objects, Policy, assemble, refusal_cause};
 
 /// Nodes `n0` and `n1`; `app` has the actors `w-0` and `w-1`, and `w-1` runs on `n1`. `n0` refused `w-0`, which came from `n1`.
@@ -111,7 +111,7 @@ fn kept(moves: &str, status: &str) -> [u64; 2] {
     let (before, _) = world.split_once("  status: {refusals").unwrap();
     let index = index(&format!("{}{status}}}", before.trim_end()));
     let assembled = assemble(&index, &key(), &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
-    let units = &assembled.snapshot.file().units;
+    let units = serde_json::from_str::<SnapshotFile>(&assembled.snapshot.write()).unwrap().units;
     ["n0/cpus-0", "n1/cpus-0"].map(|id| {
         let unit = units.iter().find(|unit| unit.id == id).unwrap();
         unit.others.as_ref().map_or(0, |others| others.count)
