@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use control::ElectiveMove;
 use crds::{MicroTime, Move, MoveProgress, MoveStep, Placement};
 
-use crate::index::loads::LoadSum;
-
 /// An elective move of a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DecidedMove<'a> {
@@ -43,25 +41,6 @@ pub fn moves_in_progress(placement: &Placement) -> Vec<DecidedMove<'_>> {
     let assignments = placement.spec.assignments.iter();
     let places: BTreeMap<&str, &str> = assignments.map(|it| (it.actor.as_str(), it.unit.as_str())).collect();
     moves.into_iter().filter(|it| places.get(it.actor) == Some(&it.to)).collect()
-}
-
-/// The room that actors on the way keep at the units which they leave, by unit, so that they can go back: what they need beyond
-/// those that arrive there by other moves of the decision. `room` returns what an actor needs on a unit, without its work.
-pub(crate) fn room_for_return(
-    placement: &Placement,
-    keeps: impl Fn(&str) -> bool,
-    room: impl Fn(&str, &str) -> LoadSum,
-) -> BTreeMap<String, LoadSum> {
-    let (mut leave, mut arrive) = (BTreeMap::<&str, LoadSum>::new(), BTreeMap::<&str, LoadSum>::new());
-    for it in moves_in_progress(placement).into_iter().filter(|it| keeps(it.actor)) {
-        leave.entry(it.from).or_default().add(&room(it.actor, it.from));
-        arrive.entry(it.to).or_default().add(&room(it.actor, it.to));
-    }
-    let beyond = |(unit, sum): (&str, LoadSum)| {
-        let sum = arrive.get(unit).map_or_else(|| sum.clone(), |others| sum.excess_over(others));
-        (sum != LoadSum::default()).then(|| (unit.to_owned(), sum))
-    };
-    leave.into_iter().filter_map(beyond).collect()
 }
 
 /// The same for the decisions of `control`, by actor.

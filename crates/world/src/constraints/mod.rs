@@ -144,14 +144,6 @@ fn between_pods(
     rules
 }
 
-/// Number of pairs that `avoid` creates, without listing them.
-pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
-    let size = |name: &String| sizes.get(name.as_str()).copied().unwrap_or(0);
-    let of_group =
-        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(size(&group.name));
-    application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
-}
-
 /// Node selectors, affinity and taints: one constraint for each reason and set of units.
 fn node_constraints(
     (application, actors): (&ActorApplication, &ApplicationActors),

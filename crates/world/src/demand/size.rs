@@ -6,7 +6,6 @@ use crds::{ActorApplication, ActorGroup, Channel, ChannelPattern};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use placement::MOST_EDGES;
 
-use crate::constraints::avoided_pairs;
 use crate::demand::actors::{ApplicationActors, MAX_ACTORS};
 use crate::demand::application::{GroupMember, manifest_size};
 
@@ -96,6 +95,14 @@ fn edges_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> us
         ChannelPattern::OneToOne | ChannelPattern::Ring => size(&channel.from),
     };
     application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
+}
+
+/// Number of pairs that `avoid` creates, without listing them.
+fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+    let size = |name: &String| sizes.get(name.as_str()).copied().unwrap_or(0);
+    let of_group =
+        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(size(&group.name));
+    application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
 }
 
 /// All templates, each with its group and kind.

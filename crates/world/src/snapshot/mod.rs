@@ -9,3 +9,4 @@ pub(crate) mod measured;
 pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod offered;
+mod return_room;

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use crds::{Device, DevicePool, DraDevices, Health};
+use crds::{DevicePool, DraDevices, Health};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 
+use super::claimed_device::{Candidate, Described, Holder, any_device};
 use super::numbered::Numbered;
 use super::report::PoolReport;
 use super::selectors::{DeviceSelector, functions};
-use super::slices::{DeviceAvailability, DeviceKey, DevicePin, SliceDevice, pin};
-use super::unit::{CordonReason, DeviceClaim, Unit};
-use super::{PoolClaims, PoolOnNode, memory};
+use super::slices::{DeviceAvailability, DeviceKey, SliceDevice, pin};
+use super::unit::{CordonReason, Unit};
+use super::{PoolClaims, PoolOnNode};
 use crate::Index;
 use crate::numbers::Exact;
 
@@ -45,63 +46,6 @@ fn compiled(index: &Index, name: &str, of_pool: &[String]) -> Result<Vec<Arc<Dev
 fn class_selectors(class: &DeviceClass) -> impl Iterator<Item = &String> {
     let selectors = class.spec.selectors.iter().flatten();
     selectors.filter_map(|selector| Some(&selector.cel.as_ref()?.expression))
-}
-
-/// A claim of any device of the pool.
-pub(super) fn any_device(devices: &DraDevices) -> DeviceClaim {
-    DeviceClaim {
-        class: devices.device_class_name.clone(),
-        selectors: devices.selectors.clone(),
-        device: None,
-    }
-}
-
-/// The claim that holds a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    None,
-    /// The actor on the unit of this device.
-    Own,
-    /// An actor on a numbered unit of the pool.
-    Numbered,
-    /// Another claim.
-    Other,
-}
-
-/// The agent's device of a published one.
-#[derive(Clone, Copy)]
-struct Described<'a> {
-    device: &'a Device,
-    /// Whether it is the same device, as opposed to the GPU of a partition.
-    is_whole: bool,
-}
-
-/// A device of the pool on the node.
-pub(super) struct Candidate<'a> {
-    pub device: &'a SliceDevice,
-    /// How a claim selects it alone.
-    pub pin: Option<DevicePin>,
-    pub holder: Holder,
-    described: Option<Described<'a>>,
-    availability: DeviceAvailability,
-}
-
-impl Candidate<'_> {
-    /// Its published memory, or else that of the agent's device; a partition does not have that of its GPU.
-    pub fn memory_mib(&self) -> Option<u64> {
-        let whole = self.described.filter(|described| described.is_whole);
-        self.device.memory_mib.or_else(|| memory(&[whole?.device]))
-    }
-
-    /// Its published NUMA node, or else that of the agent's device, which may be the GPU of a partition.
-    pub fn numa_node(&self) -> Option<i32> {
-        self.device.numa_node.or_else(|| self.described?.device.numa_node)
-    }
-
-    /// Whether new actors may use it: it is neither tainted nor unhealthy, and no claim of other pods holds it.
-    pub fn is_usable(&self) -> bool {
-        self.availability == DeviceAvailability::Usable && self.holder != Holder::Other
-    }
 }
 
 impl PoolOnNode<'_> {
@@ -353,12 +297,5 @@ impl PoolOnNode<'_> {
             ..self.unit(name, lanes, Some(1), None, None)
         };
         names.map(unit).collect()
-    }
-}
-
-impl Holder {
-    /// The first known holder.
-    fn or(self, other: Self) -> Self {
-        if self == Self::None { other } else { self }
     }
 }

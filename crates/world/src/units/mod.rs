@@ -2,6 +2,7 @@
 
 mod candidates;
 mod claimed;
+mod claimed_device;
 mod counters;
 pub(crate) mod device_resource;
 mod devices;

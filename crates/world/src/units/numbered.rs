@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::DraDevices;
 
 use super::PoolOnNode;
-use super::claimed::{Candidate, Holder, any_device};
+use super::claimed_device::{Candidate, Holder, any_device};
 use super::counters::{any_choice_of, sharing_groups};
 use super::report::PoolReport;
 use super::slices::{CounterKey, DevicePin, SliceDevice, pin};

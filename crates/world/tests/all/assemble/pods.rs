@@ -338,7 +338,8 @@ fn other(groups: &str) -> String {
     format!(
         "{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: other, namespace: ns, uid: other}}, \
          spec: {{actors: [{groups}]}}}}\n---\n\
-         {{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: other, namespace: ns}}, spec: {{application: other, \
+         {{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: other, namespace: ns, ownerReferences: [\
+         {{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: other, uid: other, controller: true}}]}}, spec: {{application: other, \
          applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, assignments: [\
          {{actor: b-0, unit: n0/cpus-0, node: n0, pool: cpus}}]}}}}"
     )
