@@ -8,12 +8,9 @@ use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
 use kube::ResourceExt;
 
 use crate::demand::admission::PodAdmission;
-use crate::demand::application::{ActorName, GroupMember, manifest_actors};
+use crate::demand::application::{ActorName, GroupMember, MAX_ACTORS, manifest_actors};
 use crate::index::names::namespace_of;
 use crate::index::objects::ApplicationKey;
-
-/// Maximum number of actors of an application.
-pub(crate) const MAX_ACTORS: usize = 5000;
 
 /// All actors of an application.
 #[derive(Clone, Debug, Default)]

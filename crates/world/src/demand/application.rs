@@ -6,10 +6,11 @@ use crds::{ActorApplication, ActorGroup, DevicePool};
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::ApplicationKey;
-use crate::demand::actors::MAX_ACTORS;
 use crate::demand::pods::requests;
-use crate::demand::replicas;
 use crate::units::device_resource::{Provides, provides};
+
+/// Maximum number of actors of an application.
+pub(crate) const MAX_ACTORS: usize = 5000;
 
 /// Name of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +46,11 @@ impl fmt::Display for ActorName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.application, self.short())
     }
+}
+
+/// Number of actors of a group.
+pub(crate) fn replicas(group: &ActorGroup) -> usize {
+    usize::try_from(group.replicas).unwrap_or(0)
 }
 
 /// Number of actors of a manifest.

@@ -18,6 +18,7 @@ use num_rational::Ratio;
 use crate::Policy;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::admission::PodAdmission;
+use crate::demand::application::replicas;
 use crate::demand::flows::{Flow, GroupFlow, group_flows, group_of, pair_messages};
 use crate::demand::pods::{Quantities, resource_amounts};
 use crate::demand::size::{size_problem, template_problem};
@@ -220,10 +221,6 @@ fn too_many_digits(at: &str) -> String {
     format!(
         "spec.{at}: the rates of its actors' channels cannot be added exactly; write them with fewer digits"
     )
-}
-
-pub(crate) fn replicas(group: &ActorGroup) -> usize {
-    usize::try_from(group.replicas).unwrap_or(0)
 }
 
 fn whole(number: usize) -> Exact {

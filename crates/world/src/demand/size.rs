@@ -6,8 +6,8 @@ use crds::{ActorApplication, ActorGroup, Channel, ChannelPattern};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use placement::MOST_EDGES;
 
-use crate::demand::actors::{ApplicationActors, MAX_ACTORS};
-use crate::demand::application::{GroupMember, manifest_size};
+use crate::demand::actors::ApplicationActors;
+use crate::demand::application::{GroupMember, MAX_ACTORS, manifest_size};
 
 /// Maximum number of entries of a list of a template.
 const MAX_ENTRIES: usize = 64;
