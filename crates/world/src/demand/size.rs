@@ -12,8 +12,8 @@ use crate::demand::application::{GroupMember, MAX_ACTORS, manifest_size};
 /// Maximum number of entries of a list of a template.
 const MAX_ENTRIES: usize = 64;
 
-/// Maximum number of topology spread constraints, pod (anti-)affinity terms and host ports of all templates: constraints over all
-/// nodes are derived from each.
+/// Maximum number of topology spread constraints with `DoNotSchedule`, required pod (anti-)affinity terms and host ports of all
+/// templates: constraints over all nodes are derived from each.
 const MAX_POD_RULES: usize = 1024;
 
 /// Why an application is too large to be planned: actors, edges, and rules of its templates.

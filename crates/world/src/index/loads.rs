@@ -164,8 +164,8 @@ impl Loads {
         total
     }
 
-    /// Load of all other applications without that of actors which are listed individually, at the places of which they are: what
-    /// their pods use elsewhere, and all of an application whose actors cannot be listed.
+    /// Load of all other applications that a snapshot with individually listed actors lacks: what their pods use on units where
+    /// they are not listed, and all load of an application whose actors cannot be listed.
     pub fn unlisted_without(&self, key: &ApplicationKey) -> BTreeMap<String, LoadSum> {
         let mut total: BTreeMap<String, LoadSum> = BTreeMap::new();
         let others = self.by_application.iter().filter(|(other, _)| *other != key);

@@ -1,5 +1,6 @@
 //! Assembles the snapshot of one application.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -177,13 +178,17 @@ pub fn assemble_measured(
     }
     let (mut sums, faults) = index.others(key, policy, are_listed);
     if let Some(placement) = index.placement(key) {
-        // an actor that cannot stay at its new unit keeps no room: its next unit is decided now
-        let stays =
-            |actor: &str| actors.names.iter().any(|name| name.short() == actor && current(name).is_some());
-        let room = |actor: &str, unit: &str| {
-            demand_on((application, &actors), &numbers, actor, offer.units.get(unit))
+        let by_name: OnceCell<BTreeMap<String, &ActorName>> = OnceCell::new();
+        let named = |actor: &str| {
+            let all = by_name.get_or_init(|| actors.names.iter().map(|name| (name.short(), name)).collect());
+            all.get(actor).copied()
         };
-        for (unit, sum) in room_for_return(placement, stays, room) {
+        // an actor that cannot stay at its new unit keeps no room: its next unit is decided now
+        let stays = |actor: &str| named(actor).is_some_and(|name| current(name).is_some());
+        let demand = |actor: &str, unit: &str| {
+            demand_on(application, &numbers, named(actor), offer.units.get(unit)).unwrap_or_default()
+        };
+        for (unit, sum) in room_for_return(placement, stays, demand) {
             sums.entry(unit).or_default().add(&sum);
         }
     }
@@ -206,21 +211,17 @@ pub fn assemble_measured(
     })
 }
 
-/// Resources that an actor requests on a unit, without its work.
+/// Resources that an actor requests on a unit, without its work; `None` if it cannot run there.
 fn demand_on(
-    (application, actors): (&ActorApplication, &ApplicationActors),
+    application: &ActorApplication,
     numbers: &Numbers,
-    actor: &str,
+    actor: Option<&ActorName>,
     unit: Option<&Unit>,
-) -> LoadSum {
-    let group = actors.names.iter().find(|name| name.short() == actor).map(|name| &name.group);
-    let group = application.spec.actors.iter().position(|it| Some(&it.name) == group);
-    let asks = group.zip(unit).and_then(|(group, unit)| numbers.groups[group].kinds.get(&unit.kind));
-    asks.map_or_else(LoadSum::default, |(_, asked)| LoadSum {
-        count: 1,
-        asks: amounts_with_pod(asked, None),
-        ..LoadSum::default()
-    })
+) -> Option<LoadSum> {
+    let (actor, unit) = (actor?, unit?);
+    let group = application.spec.actors.iter().position(|group| group.name == actor.group)?;
+    let (_, asked) = numbers.groups[group].kinds.get(&unit.kind)?;
+    Some(LoadSum { count: 1, asks: amounts_with_pod(asked, None), ..LoadSum::default() })
 }
 
 /// Lists the placed actors and messages of all other applications with a valid manifest.
