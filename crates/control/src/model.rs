@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A point in time, relative to an epoch that the caller chooses and keeps.
 pub type Moment = Duration;
 
-/// Amounts by resource, in the units of a snapshot (`cpuMilli`, `memoryMiB`, pieces).
+/// Amounts by resource, in the units of plans (`cpuMilli`, `memoryBytes`, pieces).
 pub type ResourceAmounts = BTreeMap<String, u64>;
 
 /// Identifies one object by uid, so that a namesake is never affected.

@@ -1,13 +1,20 @@
-//! Rules of templates that plans do not model.
+//! Rules of templates and quotas that plans do not model.
 
 use std::collections::BTreeSet;
 
 use crds::ActorApplication;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{PodSpec, ResourceQuota};
+use kube::ResourceExt;
 
-/// The rules of an application's templates that only kube-scheduler evaluates, each as a sentence.
-pub(crate) fn left_to_scheduler(application: &ActorApplication) -> Vec<String> {
-    let mut found = BTreeSet::new();
+use crate::Index;
+use crate::constraints::quotas::{Counted, counted};
+use crate::constraints::resource_limits::is_unscoped;
+use crate::index::names::namespace_of;
+
+/// The rules for an application's pods that only kube-scheduler or admission evaluates, each as a sentence.
+pub(crate) fn left_to_scheduler(index: &Index, application: &ActorApplication) -> Vec<String> {
+    let mut found: BTreeSet<String> =
+        index.quotas_of(&namespace_of(application)).flat_map(left_of_quota).collect();
     for group in &application.spec.actors {
         for implementation in &group.implementations {
             let Some(spec) = &implementation.template.spec else { continue };
@@ -15,6 +22,17 @@ pub(crate) fn left_to_scheduler(application: &ActorApplication) -> Vec<String> {
         }
     }
     found.into_iter().collect()
+}
+
+/// What only admission counts of a quota.
+fn left_of_quota(quota: &ResourceQuota) -> Vec<String> {
+    let name = quota.name_any();
+    if !is_unscoped(quota) {
+        return vec![format!("ResourceQuota {name}: its scopes")];
+    }
+    let hard = quota.spec.iter().filter_map(|spec| spec.hard.as_ref()).flat_map(|hard| hard.keys());
+    let left = hard.filter(|name| matches!(counted(name), Counted::ByAdmission));
+    left.map(|counted| format!("ResourceQuota {name}: the sum of {counted}")).collect()
 }
 
 fn rules(spec: &PodSpec) -> Vec<&'static str> {

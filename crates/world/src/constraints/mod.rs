@@ -13,6 +13,7 @@ pub(crate) mod pod_templates;
 pub(crate) mod pool_access;
 pub(crate) mod quotas;
 pub(crate) mod refusals;
+pub(crate) mod resource_limits;
 pub(crate) mod selectors;
 pub(crate) mod shared_counters;
 pub(crate) mod static_volumes;

@@ -12,6 +12,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::resource_limits::resource_obstacle;
 use crate::constraints::selectors::selects;
 use crate::demand::pods::amounts_differ;
 use crate::index::named;
@@ -31,6 +32,7 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
     }
     let claims = || spec.resource_claims.iter().flatten();
     runtime_class_obstacle(index, spec)
+        .or_else(|| resource_obstacle(index, namespace, spec))
         .or_else(|| priority_obstacle(index, spec))
         .or_else(|| account_obstacle(index, namespace, spec))
         .or_else(|| spec.volumes.iter().flatten().find_map(|it| volume_obstacle(index, namespace, it)))

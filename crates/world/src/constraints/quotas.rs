@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use placement::file::Constraint;
 
+use crate::constraints::resource_limits::is_unscoped;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::demand::pods::{add, is_terminal, requests, resource_amounts, resource_unit};
@@ -122,7 +123,7 @@ fn of_namespace(
     key: &ApplicationKey,
 ) -> Vec<Constraint> {
     let (application, actors) = own;
-    let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_plain(it)).collect();
+    let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_unscoped(it)).collect();
     if quotas.is_empty() {
         return Vec::new();
     }
@@ -131,13 +132,13 @@ fn of_namespace(
     let mut bounds = Vec::new();
     for quota in quotas {
         let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-        for (counted, hard) in hard.into_iter().flatten() {
-            let (Some(resource), Ok(hard)) = (counted_as(counted), quantity(&hard.0)) else { continue };
+        for (name, hard) in hard.into_iter().flatten() {
+            let (Counted::Requests(resource), Ok(hard)) = (counted(name), quantity(&hard.0)) else { continue };
             let (unit, scale) = resource_unit(resource);
             let taken = others.get(&unit).copied().unwrap_or(0);
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
-                "ResourceQuota {} allows {counted} {}, less the usage of others",
+                "ResourceQuota {} allows {name} {}, less the usage of others",
                 quota.name_any(),
                 shown(hard)
             );
@@ -188,20 +189,27 @@ fn shown(amount: Exact) -> String {
     if amount.is_integer() { amount.to_integer().to_string() } else { amount.to_string() }
 }
 
-fn is_plain(quota: &ResourceQuota) -> bool {
-    quota
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.scopes.as_ref().is_none_or(Vec::is_empty) && spec.scope_selector.is_none())
+/// What a quota limits.
+pub(crate) enum Counted<'a> {
+    /// The sum of the pods' requests of a resource.
+    Requests(&'a str),
+    /// The sum of their limits, which only admission knows.
+    ByAdmission,
+    /// Other objects.
+    Other,
 }
 
-/// Pod resource that a quota limits under this name; limits and other objects are left to admission.
-fn counted_as(name: &str) -> Option<&str> {
+/// What a quota limits under this name.
+pub(crate) fn counted(name: &str) -> Counted<'_> {
     match name {
-        "pods" | "count/pods" => Some("pods"),
-        "cpu" | "memory" | "ephemeral-storage" => Some(name),
-        _ if name.ends_with(OF_CLASS) => Some(name),
-        _ => name.strip_prefix("requests.").filter(|resource| *resource != "storage"),
+        "pods" | "count/pods" => Counted::Requests("pods"),
+        "cpu" | "memory" | "ephemeral-storage" => Counted::Requests(name),
+        _ if name.starts_with("hugepages-") || name.ends_with(OF_CLASS) => Counted::Requests(name),
+        _ if name.starts_with("limits.") => Counted::ByAdmission,
+        _ => name
+            .strip_prefix("requests.")
+            .filter(|resource| *resource != "storage")
+            .map_or(Counted::Other, Counted::Requests),
     }
 }
 

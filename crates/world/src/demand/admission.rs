@@ -13,11 +13,18 @@ use crate::numbers::{NumberError, to_quantity};
 /// Maximum number of tolerations that are merged.
 const MAX_MERGED: usize = 512;
 
+/// Requests and limits that admission adds to containers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ContainerDefaults {
+    pub requests: Amounts,
+    pub limits: Amounts,
+}
+
 /// What admission adds to the pods of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodAdmission {
-    /// Default requests of a container, from `LimitRange`s.
-    pub container_defaults: Amounts,
+    /// Defaults of a container, from `LimitRange`s.
+    pub container_defaults: ContainerDefaults,
     pub runtime_classes: BTreeMap<String, Arc<RuntimeClass>>,
     pub pools: Vec<Arc<DevicePool>>,
     pub tolerates_extended_resources: bool,
@@ -41,10 +48,10 @@ impl PodAdmission {
             add_runtime_class(&mut spec, class);
         }
         for container in containers(&mut spec) {
-            let own = container.resources.get_or_insert_default().requests.get_or_insert_default();
-            for (resource, amount) in &self.container_defaults {
-                own.entry(resource.clone()).or_insert_with(|| amount.clone());
-            }
+            let resources = container.resources.get_or_insert_default();
+            let ContainerDefaults { requests, limits } = &self.container_defaults;
+            add_missing(&mut resources.requests, requests);
+            add_missing(&mut resources.limits, limits);
         }
         if self.tolerates_extended_resources {
             tolerate_extended_resources(&mut spec, pool);
@@ -66,6 +73,13 @@ impl PodAdmission {
             add_largest(&mut most, requests(&self.spec(template, Some(pool)))?);
         }
         Ok(most)
+    }
+}
+
+fn add_missing(own: &mut Option<Amounts>, defaults: &Amounts) {
+    let own = own.get_or_insert_default();
+    for (resource, amount) in defaults {
+        own.entry(resource.clone()).or_insert_with(|| amount.clone());
     }
 }
 

@@ -20,7 +20,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::admission::PodAdmission;
 use crate::demand::application::replicas;
 use crate::demand::flows::{Flow, GroupFlow, group_flows, group_of, pair_messages};
-use crate::demand::pods::{Quantities, resource_amounts};
+use crate::demand::pods::{Quantities, in_mebibytes, resource_amounts};
 use crate::demand::size::{size_problem, template_problem};
 use crate::numbers::{Exact, ceil, duration, product, quantity, rate, round_up, sum};
 
@@ -175,7 +175,7 @@ fn group_numbers(
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let asked = admission.requests(implementation).map_err(|e| format!("{}: {e}", at("template")))?;
         if let Some((resource, _)) =
-            resource_amounts(&asked).into_iter().find(|(_, amount)| *amount > MAX_PER_ACTOR)
+            resource_amounts(&asked).into_iter().find(|(resource, amount)| in_mebibytes(resource, *amount) > MAX_PER_ACTOR)
         {
             return Err(format!(
                 "{}: a pod requests too much {resource}; the maximum is 2^40, correct it",

@@ -128,6 +128,28 @@ pub(crate) fn pod_level_requests(spec: &PodSpec) -> Result<Quantities, NumberErr
     Ok(requests)
 }
 
+/// `IsPodLevelResourcesSet`: whether the pod as a whole requests or limits CPU, memory or huge pages.
+pub(crate) fn is_pod_level(resources: &ResourceRequirements) -> bool {
+    let all = [&resources.requests, &resources.limits];
+    let mut names = all.into_iter().flatten().flat_map(BTreeMap::keys);
+    names.any(|name| matches!(name.as_str(), "cpu" | "memory") || is_huge_page(name))
+}
+
+/// Requests or limits of a pod as `LimitRange`s count them: those of the pod as a whole replace those of its containers.
+///
+/// # Errors
+/// An invalid quantity.
+pub(crate) fn pod_totals(
+    spec: &PodSpec,
+    of: impl Fn(&ResourceRequirements) -> Option<&Amounts>,
+) -> Result<Quantities, NumberError> {
+    let mut total =
+        aggregate(spec, |container, _| parse(container.resources.as_ref().and_then(&of), None))?;
+    let of_pod = parse(spec.resources.as_ref().and_then(&of), None)?;
+    total.extend(of_pod.into_iter().filter(|(resource, _)| matches!(resource.as_str(), "cpu" | "memory")));
+    Ok(total)
+}
+
 fn is_huge_page(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
@@ -149,7 +171,7 @@ fn requested(container: &Container) -> Result<Quantities, NumberError> {
 }
 
 /// Requests; a missing one defaults to the limit. The API server rounds up to thousandths.
-fn parse(requests: Option<&Amounts>, limits: Option<&Amounts>) -> Result<Quantities, NumberError> {
+pub(crate) fn parse(requests: Option<&Amounts>, limits: Option<&Amounts>) -> Result<Quantities, NumberError> {
     let given = limits.into_iter().flatten().chain(requests.into_iter().flatten());
     let milli = Exact::from(1000);
     let rounded = |amount: Exact| if amount.is_integer() { amount } else { (amount * milli).ceil() / milli };
@@ -205,15 +227,30 @@ pub(crate) fn amounts_with_pod(template: &Quantities, pod: Option<&Quantities>) 
     taken
 }
 
-/// Name of a resource in a snapshot, and the factor of its amounts.
+/// End of the names of resources in bytes.
+pub(crate) const BYTES: &str = "Bytes";
+/// Bytes in a MiB.
+pub(crate) const MEBIBYTE: u64 = 1 << 20;
+
+/// An amount of a resource, in MiB if its name says that it is in bytes.
+pub(crate) fn in_mebibytes(resource: &str, amount: u64) -> u64 {
+    if resource.ends_with(BYTES) { mebibytes_above(amount) } else { amount }
+}
+
+/// Bytes in MiB, rounded up.
+pub(crate) fn mebibytes_above(bytes: u64) -> u64 {
+    bytes.div_ceil(MEBIBYTE)
+}
+
+/// Name of a resource in plans, and the factor of its amounts. Snapshots count bytes in MiB where that is exact.
 pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
-    let mebibytes = Exact::new(1, 1 << 20);
+    let one = Exact::from(1);
     match resource {
         "cpu" => ("cpuMilli".to_owned(), Exact::from(1000)),
-        "memory" => ("memoryMiB".to_owned(), mebibytes),
-        "ephemeral-storage" => ("ephemeralStorageMiB".to_owned(), mebibytes),
-        huge if huge.starts_with("hugepages-") => (format!("{huge}MiB"), mebibytes),
-        other => (other.to_owned(), Exact::from(1)),
+        "memory" => ("memoryBytes".to_owned(), one),
+        "ephemeral-storage" => ("ephemeralStorageBytes".to_owned(), one),
+        huge if is_huge_page(huge) => (format!("{huge}Bytes"), one),
+        other => (other.to_owned(), one),
     }
 }
 

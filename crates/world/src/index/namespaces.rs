@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crds::{ActorApplication, labels};
 use k8s_openapi::api::core::v1::LimitRange;
 
+use crate::demand::admission::ContainerDefaults;
 use crate::demand::pods::Amounts;
 use crate::index::names::{Name, namespace_of};
 use crate::numbers::quantity;
@@ -27,25 +28,32 @@ impl Namespaces {
         application.spec.priority.min(limit)
     }
 
-    /// Default requests of a container in this namespace.
+    /// Default requests and limits of a container in this namespace.
     ///
-    /// A `LimitRange` from a file may lack what the API server fills in: the default request falls back to the default
-    /// limit, then to the maximum, then to the minimum.
-    pub fn defaults(&self, namespace: &str) -> Amounts {
-        let mut defaults = Amounts::new();
+    /// A `LimitRange` from a file may lack what the API server fills in: the default limit falls back to the maximum, the
+    /// default request to the default limit, then to the minimum.
+    pub fn defaults(&self, namespace: &str) -> ContainerDefaults {
+        let mut defaults = ContainerDefaults::default();
         let from = self.limits.range((namespace.to_owned(), String::new())..);
         for (_, limits) in from.take_while(|((of, _), _)| of == namespace) {
             let items = limits.spec.iter().flat_map(|spec| &spec.limits);
-            for item in items.filter(|item| item.type_ == "Container") {
-                let by_rank = [&item.default_request, &item.default, &item.max, &item.min];
-                for (resource, amount) in by_rank.into_iter().flatten().flatten() {
-                    // The first `LimitRange` that sets a resource wins, as in admission.
-                    if quantity(&amount.0).is_ok() {
-                        defaults.entry(resource.clone()).or_insert_with(|| amount.clone());
-                    }
-                }
+            // The last item of a `LimitRange` that sets a resource wins, and the first `LimitRange`, as in admission.
+            for item in items.filter(|item| item.type_ == "Container").rev() {
+                let of_limits = [&item.default, &item.max];
+                let of_requests = [&item.default_request, &item.default, &item.max, &item.min];
+                add_missing(&mut defaults.limits, &of_limits);
+                add_missing(&mut defaults.requests, &of_requests);
             }
         }
         defaults
+    }
+}
+
+/// Adds the first amount of each resource.
+fn add_missing(defaults: &mut Amounts, by_rank: &[&Option<Amounts>]) {
+    for (resource, amount) in by_rank.iter().copied().flatten().flatten() {
+        if quantity(&amount.0).is_ok() {
+            defaults.entry(resource.clone()).or_insert_with(|| amount.clone());
+        }
     }
 }

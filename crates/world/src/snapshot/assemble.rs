@@ -29,6 +29,7 @@ use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
 use crate::snapshot::links::add_links;
+use crate::snapshot::memory_units;
 use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::model::owned_objects;
 use crate::snapshot::return_room::room_for_return;
@@ -146,7 +147,7 @@ pub fn assemble_measured(
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(index, (application, &actors), &free, &offer, now),
-        left_to_scheduler: left_to_scheduler(application),
+        left_to_scheduler: left_to_scheduler(index, application),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
@@ -196,6 +197,7 @@ pub fn assemble_measured(
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
     add_links(&mut file, index, &offer.units, policy);
+    memory_units::choose(&mut file);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     let (digests, application) = (Digests::default(), found.clone());

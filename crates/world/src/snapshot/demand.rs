@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::AssembledSnapshot;
 use crate::digest::digest;
+use crate::snapshot::memory_units::round_requests_up;
 
 /// Version of the digest, incremented whenever the digest of an unchanged manifest and policy changes.
 const VERSION: u32 = 2;
@@ -55,6 +56,8 @@ impl AssembledSnapshot {
         for actor in &mut actors {
             actor.current = None;
         }
+        // Digests count memory in MiB, whatever the snapshot's unit.
+        round_requests_up(&mut actors);
         let others: BTreeSet<&String> =
             whole.actors.iter().filter(|actor| actor.fixed).map(|actor| &actor.id).collect();
         let prefix = whole.application.as_ref().map(|application| format!("{application}/"));

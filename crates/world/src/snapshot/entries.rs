@@ -26,7 +26,7 @@ pub(crate) fn program_mentions(file: &SnapshotFile, word: &str) -> bool {
 }
 
 /// Resources that every node lists.
-pub(crate) const ALWAYS_INCLUDED: [&str; 3] = ["cpuMilli", "memoryMiB", "pods"];
+pub(crate) const ALWAYS_INCLUDED: [&str; 3] = ["cpuMilli", "memoryBytes", "pods"];
 
 /// Nodes with units, and what is left of every requested resource.
 ///

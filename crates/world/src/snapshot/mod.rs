@@ -6,6 +6,7 @@ pub(crate) mod entries;
 pub(crate) mod links;
 pub(crate) mod load;
 pub(crate) mod measured;
+pub(crate) mod memory_units;
 pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod offered;

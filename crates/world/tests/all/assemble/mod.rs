@@ -7,6 +7,7 @@ mod dra;
 mod dra_partitions;
 mod links;
 mod measured;
+mod memory;
 mod nodes;
 mod placements;
 mod pods;

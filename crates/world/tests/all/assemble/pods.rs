@@ -331,6 +331,14 @@ fn rules_that_are_not_modelled_are_named() {
     };
     assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
     assert_eq!(left(CONTAINER), "");
+    let quota = |spec: &str| {
+        let quota = format!("{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{{spec}}}}}");
+        let world = world_of(&cluster(&group("a", 1, CONTAINER), &quota)).unwrap();
+        world.snapshot.file().left_to_scheduler.join("; ")
+    };
+    assert_eq!(quota("hard: {pods: 9, requests.cpu: 9, count/services: 1}"), "");
+    assert_eq!(quota("hard: {limits.memory: 9Gi, cpu: 9}"), "ResourceQuota q: the sum of limits.memory");
+    assert_eq!(quota("hard: {pods: 9}, scopes: [BestEffort]"), "ResourceQuota q: its scopes");
 }
 
 /// An application of another tenant, decided on `n0`.

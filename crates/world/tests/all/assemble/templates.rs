@@ -215,6 +215,76 @@ fn resource_claims_need_a_device_of_the_node() {
 }
 
 #[test]
+fn admission_rejects_resources_outside_of_limits() {
+    let range = |item: &str| object("v1", "LimitRange", "l", &format!(", spec: {{limits: [{{{item}}}]}}"));
+    let quota = |hard: &str| object("v1", "ResourceQuota", "q", &format!(", spec: {{hard: {{{hard}}}}}"));
+    let (none, init) = ("nodeSelector: {}", "initContainers: [{name: i, resources: {limits: {cpu: 2}}}]");
+    let of_pod = "resources: {requests: {cpu: 3}}";
+    for (fields, more, expected) in [
+        (none, range("type: Container, max: {cpu: 1}"), ""),
+        // a default limit below the request
+        (
+            none,
+            range("type: Container, default: {cpu: 200m}"),
+            "container c requests 500m of cpu, above its limit of 200m; raise the limit",
+        ),
+        (
+            init,
+            range("type: Container, max: {cpu: 1}"),
+            "LimitRange l: container i has a limit of cpu above the maximum of 1",
+        ),
+        (
+            none,
+            range("type: Container, min: {cpu: 1}"),
+            "LimitRange l: container c requests less cpu than the minimum of 1",
+        ),
+        (
+            none,
+            range("type: Container, maxLimitRequestRatio: {memory: 2}"),
+            "LimitRange l: container c needs a request and a limit of memory, the limit at most 2 times the request",
+        ),
+        (
+            none,
+            range("type: Container, default: {cpu: 2}, maxLimitRequestRatio: {cpu: 3}"),
+            "LimitRange l: container c has a limit of cpu above 3 times its request",
+        ),
+        (none, range("type: Container, default: {cpu: 2}, maxLimitRequestRatio: {cpu: 4}"), ""),
+        (
+            none,
+            range("type: Pod, max: {cpu: 1}"),
+            "LimitRange l: the pod needs a limit of cpu, at most 1",
+        ),
+        (
+            init,
+            range("type: Pod, min: {memory: 1Gi}"),
+            "LimitRange l: the pod requests less memory than the minimum of 1Gi",
+        ),
+        // the pod's own request replaces those of its containers
+        (of_pod, range("type: Pod, min: {cpu: 3}"), ""),
+        // the pool adds its device
+        (none, range("type: Pod, max: {nvidia.com/gpu: 1}"), ""),
+        (none, range("type: PersistentVolumeClaim, min: {storage: 1Gi}"), ""),
+        (none, quota("limits.cpu: 9"), "ResourceQuota q has limits.cpu: container c needs a limit of cpu"),
+        (none, quota("requests.cpu: 9, memory: 9Gi, limits.ephemeral-storage: 1Gi"), ""),
+        (
+            "initContainers: [{name: i}]",
+            quota("memory: 9Gi"),
+            "ResourceQuota q has memory: container i needs a request of memory",
+        ),
+        (of_pod, quota("limits.cpu: 9"), ""),
+        (none, quota("limits.cpu: 9").replace("{hard", "{scopes: [BestEffort], hard"), ""),
+        (none, range("type: Container, default: {cpu: 1}") + "\n---\n" + &quota("limits.cpu: 9"), ""),
+    ] {
+        let expected = if expected.is_empty() {
+            String::new()
+        } else {
+            format!("units:[n0/cpus-0,n1/cpus-0]: {expected}")
+        };
+        assert_eq!(never(&templated(fields, &more)), expected, "{fields} with {more}");
+    }
+}
+
+#[test]
 fn admission_adds_to_the_template() {
     let limits = "{apiVersion: v1, kind: LimitRange, metadata: {name: l, namespace: ns}, \
          spec: {limits: [{type: Container, defaultRequest: {memory: 30Mi, cpu: 9}}]}}";

@@ -1,0 +1,154 @@
+//! Why admission rejects the resources of a pod: `LimitRange`s, what `ResourceQuota`s require, and requests above limits.
+
+use k8s_openapi::api::core::v1::{Container, LimitRangeItem, PodSpec, ResourceQuota};
+use kube::ResourceExt;
+
+use crate::Index;
+use crate::demand::pods::{Amounts, Quantities, is_pod_level, parse, pod_totals};
+use crate::index::named;
+use crate::numbers::{Exact, quantity};
+
+/// Why admission rejects pods with this spec, which has its defaults.
+pub(crate) fn resource_obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option<String> {
+    let ranges = named(&index.namespaces.limits, namespace, "");
+    let items = ranges.iter().flat_map(|range| {
+        let items = range.spec.iter().flat_map(|spec| &spec.limits);
+        items.map(|item| (range.name_any(), item))
+    });
+    let required = || index.quotas_of(namespace).find_map(|quota| required_obstacle(quota, spec));
+    all(spec)
+        .find_map(request_above_limit)
+        .or_else(|| items.into_iter().find_map(|(name, item)| item_obstacle(&name, item, spec)))
+        .or_else(required)
+}
+
+fn all(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
+}
+
+/// The API server's validation, after a `LimitRange` may have added the limit.
+fn request_above_limit(container: &Container) -> Option<String> {
+    let (requests, limits) = resources(container);
+    let limits = limits?;
+    let (resource, request, limit) = requests?.iter().find_map(|(resource, request)| {
+        let limit = limits.get(resource)?;
+        let is_above = quantity(&request.0).ok()? > quantity(&limit.0).ok()?;
+        is_above.then_some((resource, request, limit))
+    })?;
+    Some(format!(
+        "container {} requests {} of {resource}, above its limit of {}; raise the limit",
+        container.name, request.0, limit.0
+    ))
+}
+
+fn resources(container: &Container) -> (Option<&Amounts>, Option<&Amounts>) {
+    let given = container.resources.as_ref();
+    (given.and_then(|it| it.requests.as_ref()), given.and_then(|it| it.limits.as_ref()))
+}
+
+/// `PodValidateLimitFunc` of the admission plugin `LimitRanger`.
+fn item_obstacle(name: &str, item: &LimitRangeItem, spec: &PodSpec) -> Option<String> {
+    match item.type_.as_str() {
+        "Container" => all(spec).find_map(|container| {
+            let (requests, limits) = resources(container);
+            let (requests, limits) = (parse(requests, None).ok()?, parse(limits, None).ok()?);
+            let problem = bounds_problem(item, &requests, &limits)?;
+            Some(format!("LimitRange {name}: container {} {problem}", container.name))
+        }),
+        "Pod" => {
+            let requests = pod_totals(spec, |it| it.requests.as_ref()).ok()?;
+            let limits = pod_totals(spec, |it| it.limits.as_ref()).ok()?;
+            let problem = bounds_problem(item, &requests, &limits)?;
+            Some(format!("LimitRange {name}: the pod {problem}"))
+        }
+        _ => None,
+    }
+}
+
+/// What violates a minimum, a maximum or the ratio of limit to request.
+fn bounds_problem(item: &LimitRangeItem, requests: &Quantities, limits: &Quantities) -> Option<String> {
+    let each = |bounds: &'static str| {
+        let bounds = match bounds {
+            "min" => &item.min,
+            "max" => &item.max,
+            _ => &item.max_limit_request_ratio,
+        };
+        // The device that the pool adds is not in the template.
+        let is_known = |resource: &String| {
+            !resource.contains('/') || requests.contains_key(resource) || limits.contains_key(resource)
+        };
+        bounds.iter().flatten().filter(move |(resource, _)| is_known(resource)).filter_map(|(resource, bound)| {
+            Some((resource, &bound.0, quantity(&bound.0).ok()?, requests.get(resource), limits.get(resource)))
+        })
+    };
+    let minimum = each("min").find_map(|(resource, text, least, request, limit)| match (request, limit) {
+        (None, _) => Some(format!("needs a request of {resource}, at least {text}")),
+        (Some(request), _) if *request < least => {
+            Some(format!("requests less {resource} than the minimum of {text}"))
+        }
+        (_, Some(limit)) if *limit < least => {
+            Some(format!("has a limit of {resource} below the minimum of {text}"))
+        }
+        _ => None,
+    });
+    let maximum = each("max").find_map(|(resource, text, most, request, limit)| match (request, limit) {
+        (_, None) => Some(format!("needs a limit of {resource}, at most {text}")),
+        (_, Some(limit)) if *limit > most => {
+            Some(format!("has a limit of {resource} above the maximum of {text}"))
+        }
+        (Some(request), _) if *request > most => {
+            Some(format!("requests more {resource} than the maximum of {text}"))
+        }
+        _ => None,
+    });
+    let ratio = || {
+        each("ratio").find_map(|(resource, text, most, request, limit)| {
+            let given = |amount: Option<&Exact>| amount.copied().filter(|amount| *amount > Exact::default());
+            match (given(request), given(limit)) {
+                (Some(request), Some(limit)) => (limit / request > most)
+                    .then(|| format!("has a limit of {resource} above {text} times its request")),
+                _ => Some(format!(
+                    "needs a request and a limit of {resource}, the limit at most {text} times the request"
+                )),
+            }
+        })
+    };
+    minimum.or(maximum).or_else(ratio)
+}
+
+/// `podEvaluator.Constraints`: containers must specify what a quota limits of CPU and memory.
+fn required_obstacle(quota: &ResourceQuota, spec: &PodSpec) -> Option<String> {
+    if spec.resources.as_ref().is_some_and(is_pod_level) || !is_unscoped(quota) {
+        return None;
+    }
+    let hard = quota.spec.as_ref()?.hard.as_ref()?;
+    hard.keys().find_map(|counted| {
+        let (field, resource) = match counted.as_str() {
+            "cpu" | "memory" => ("request", counted.as_str()),
+            "requests.cpu" => ("request", "cpu"),
+            "requests.memory" => ("request", "memory"),
+            "limits.cpu" => ("limit", "cpu"),
+            "limits.memory" => ("limit", "memory"),
+            _ => return None,
+        };
+        let lacks = |container: &&Container| {
+            let (requests, limits) = resources(container);
+            let given = if field == "limit" { limits } else { requests };
+            given.is_none_or(|given| !given.contains_key(resource))
+        };
+        let container = all(spec).find(lacks)?;
+        Some(format!(
+            "ResourceQuota {} has {counted}: container {} needs a {field} of {resource}",
+            quota.name_any(),
+            container.name
+        ))
+    })
+}
+
+/// Whether a quota counts all pods of its namespace.
+pub(crate) fn is_unscoped(quota: &ResourceQuota) -> bool {
+    let has_none = |spec: &k8s_openapi::api::core::v1::ResourceQuotaSpec| {
+        spec.scopes.as_ref().is_none_or(Vec::is_empty) && spec.scope_selector.is_none()
+    };
+    quota.spec.as_ref().is_some_and(has_none)
+}
