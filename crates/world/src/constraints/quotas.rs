@@ -133,7 +133,9 @@ fn of_namespace(
     for quota in quotas {
         let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
         for (name, hard) in hard.into_iter().flatten() {
-            let (Counted::Requests(resource), Ok(hard)) = (counted(name), quantity(&hard.0)) else { continue };
+            let (Counted::Requests(resource), Ok(hard)) = (counted(name), quantity(&hard.0)) else {
+                continue;
+            };
             let (unit, scale) = resource_unit(resource);
             let taken = others.get(&unit).copied().unwrap_or(0);
             let left = floor(hard * scale).saturating_sub(taken);

@@ -77,9 +77,17 @@ fn bounds_problem(item: &LimitRangeItem, requests: &Quantities, limits: &Quantit
         let is_known = |resource: &String| {
             !resource.contains('/') || requests.contains_key(resource) || limits.contains_key(resource)
         };
-        bounds.iter().flatten().filter(move |(resource, _)| is_known(resource)).filter_map(|(resource, bound)| {
-            Some((resource, &bound.0, quantity(&bound.0).ok()?, requests.get(resource), limits.get(resource)))
-        })
+        bounds.iter().flatten().filter(move |(resource, _)| is_known(resource)).filter_map(
+            |(resource, bound)| {
+                Some((
+                    resource,
+                    &bound.0,
+                    quantity(&bound.0).ok()?,
+                    requests.get(resource),
+                    limits.get(resource),
+                ))
+            },
+        )
     };
     let minimum = each("min").find_map(|(resource, text, least, request, limit)| match (request, limit) {
         (None, _) => Some(format!("needs a request of {resource}, at least {text}")),

@@ -174,8 +174,9 @@ fn group_numbers(
         let service =
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let asked = admission.requests(implementation).map_err(|e| format!("{}: {e}", at("template")))?;
-        if let Some((resource, _)) =
-            resource_amounts(&asked).into_iter().find(|(resource, amount)| in_mebibytes(resource, *amount) > MAX_PER_ACTOR)
+        if let Some((resource, _)) = resource_amounts(&asked)
+            .into_iter()
+            .find(|(resource, amount)| in_mebibytes(resource, *amount) > MAX_PER_ACTOR)
         {
             return Err(format!(
                 "{}: a pod requests too much {resource}; the maximum is 2^40, correct it",

@@ -143,8 +143,7 @@ pub(crate) fn pod_totals(
     spec: &PodSpec,
     of: impl Fn(&ResourceRequirements) -> Option<&Amounts>,
 ) -> Result<Quantities, NumberError> {
-    let mut total =
-        aggregate(spec, |container, _| parse(container.resources.as_ref().and_then(&of), None))?;
+    let mut total = aggregate(spec, |container, _| parse(container.resources.as_ref().and_then(&of), None))?;
     let of_pod = parse(spec.resources.as_ref().and_then(&of), None)?;
     total.extend(of_pod.into_iter().filter(|(resource, _)| matches!(resource.as_str(), "cpu" | "memory")));
     Ok(total)

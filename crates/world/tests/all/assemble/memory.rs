@@ -48,7 +48,11 @@ fn memory_is_in_mebibytes_where_that_is_exact() {
         (["2T", "1"], "9T", ("memoryMiB", [1_907_349, 1], 8_583_068)),
     ] {
         let (name, requested, provided) = memory(&requesting(requests, node));
-        assert_eq!((&*name, &*requested, provided), (expected.0, &expected.1[..], expected.2), "{requests:?}");
+        assert_eq!(
+            (&*name, &*requested, provided),
+            (expected.0, &expected.1[..], expected.2),
+            "{requests:?}"
+        );
     }
 }
 

@@ -332,7 +332,9 @@ fn rules_that_are_not_modelled_are_named() {
     assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
     assert_eq!(left(CONTAINER), "");
     let quota = |spec: &str| {
-        let quota = format!("{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{{spec}}}}}");
+        let quota = format!(
+            "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{{spec}}}}}"
+        );
         let world = world_of(&cluster(&group("a", 1, CONTAINER), &quota)).unwrap();
         world.snapshot.file().left_to_scheduler.join("; ")
     };

@@ -249,11 +249,7 @@ fn admission_rejects_resources_outside_of_limits() {
             "LimitRange l: container c has a limit of cpu above 3 times its request",
         ),
         (none, range("type: Container, default: {cpu: 2}, maxLimitRequestRatio: {cpu: 4}"), ""),
-        (
-            none,
-            range("type: Pod, max: {cpu: 1}"),
-            "LimitRange l: the pod needs a limit of cpu, at most 1",
-        ),
+        (none, range("type: Pod, max: {cpu: 1}"), "LimitRange l: the pod needs a limit of cpu, at most 1"),
         (
             init,
             range("type: Pod, min: {memory: 1Gi}"),
