@@ -86,7 +86,7 @@ pub(crate) fn elements(
     for (position, constraint) in snapshot.file().constraints.iter().enumerate() {
         let concerned = actors_of(snapshot, constraint);
         let matters = match constraint {
-            Constraint::Prefer { .. } => false,
+            Constraint::Prefer { .. } | Constraint::Avoid { .. } => false,
             Constraint::Apart { .. } | Constraint::Together { .. } => {
                 concerned.iter().filter(|a| takes_part(a)).count() > 1
             }

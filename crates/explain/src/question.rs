@@ -126,7 +126,7 @@ impl<'a> Question<'a> {
             |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id]).is_ok();
         let mut constraint = constraint.clone();
         let matters = match &mut constraint {
-            Constraint::Prefer { .. } => false,
+            Constraint::Prefer { .. } | Constraint::Avoid { .. } => false,
             Constraint::Reserve { unit, resource, .. } => {
                 // Dropping a resource's limit drops its reservations too.
                 let unit = self.snapshot.problem().unit_by_id[unit];

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::assessment::{Assessed, Assessment, assess};
+use crate::constraints::avoid::exclusions;
 use crate::idle_moves::take_back_idle_moves;
 use crate::ix::{ActorIx, UnitIx};
 use crate::problem::common_factor::CommonFactors;
@@ -152,7 +153,7 @@ fn list(violations: &[Violation]) -> String {
 /// Lets `strategy` propose a placement, has it judged, and lists the moves.
 ///
 /// The plan is lexicographically never worse than a feasible current placement, and no actor moves without
-/// need.
+/// need. It uses places that a constraint `avoid` names only if it places more actors that way.
 ///
 /// # Errors
 /// If the search fails, or proposes what the checker or the judge refuses.
@@ -163,6 +164,33 @@ pub fn plan(
     budget: &Budget,
 ) -> Result<Plan, PlanError> {
     let derived = judge.derive(snapshot)?;
+    let exclusions = exclusions(snapshot.file());
+    if exclusions.is_empty() {
+        return plan_under(derived, snapshot, strategy, judge, budget);
+    }
+    // Half of the time is for a plan that uses no place to avoid.
+    let half = budget.left.map(|left| left() / 2);
+    let left = || budget.left.map_or(Duration::MAX, |left| left().saturating_sub(half.unwrap_or_default()));
+    let stop = || (budget.stop)() || left().is_zero();
+    let halved = Budget { stop: &stop, left: budget.left.is_some().then_some(&left), ..*budget };
+    let mut strict = derived.clone();
+    strict.constraints.extend(exclusions);
+    let strict = plan_under(strict, snapshot, strategy, judge, &halved);
+    if strict.as_ref().is_ok_and(|plan| plan.unplaced.is_empty()) {
+        return strict;
+    }
+    let any = plan_under(derived, snapshot, strategy, judge, budget)?;
+    Ok(strict.ok().filter(|strict| strict.unplaced.len() <= any.unplaced.len()).unwrap_or(any))
+}
+
+/// A plan under what is derived.
+fn plan_under(
+    derived: Derived,
+    snapshot: &Snapshot,
+    strategy: &dyn Strategy,
+    judge: &dyn Judge,
+    budget: &Budget,
+) -> Result<Plan, PlanError> {
     let widened;
     let snapshot = if derived == Derived::default() {
         snapshot

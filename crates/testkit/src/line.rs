@@ -168,6 +168,10 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
             except_current: !except.is_empty(),
             reason,
         }),
+        ["avoid", actors, kind, which] => {
+            let places = places(kind, which);
+            file.constraints.push(Constraint::Avoid { actors: list(actors), places, reason });
+        }
         ["prefer", actor, unit, weight] => {
             let weight = weight.parse().unwrap();
             file.constraints.push(Constraint::Prefer { actor: own(actor), unit: own(unit), weight });

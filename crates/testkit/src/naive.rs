@@ -371,6 +371,6 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
                 })
             })
         }
-        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
+        Constraint::Avoid { .. } | Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
 }

@@ -420,6 +420,6 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 _ => !is_new || seeds[domain] > 0,
             })
         }
-        Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
+        Constraint::Avoid { .. } | Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
 }

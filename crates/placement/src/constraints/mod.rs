@@ -5,6 +5,7 @@
 //! checking of files, the checker, [`State`](crate::State), explanations, `search` and `asp` go by the list and name none.
 
 mod apart;
+pub(crate) mod avoid;
 mod fixed;
 mod kinds;
 mod never;

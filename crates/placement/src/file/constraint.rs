@@ -47,6 +47,17 @@ macro_rules! each_constraint {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
+            /// Not on these, unless actors stay unplaced otherwise.
+            Avoid in avoid {
+                /// The actors.
+                actors: Vec<String>,
+                /// Where: exactly one of units, nodes, zones.
+                #[serde(flatten)]
+                places: Places,
+                /// The reason, as a sentence.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
             /// Reserves a quantity of a unit's resource.
             Reserve in reserve {
                 /// The unit.
