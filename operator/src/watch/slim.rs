@@ -168,6 +168,7 @@ pub fn pod(pod: &mut Pod) {
             host_network: on_host.then_some(true),
             volumes: spec.volumes.map(claims).filter(|volumes| !volumes.is_empty()),
             node_name: spec.node_name,
+            priority: spec.priority,
             resource_claims: spec.resource_claims.filter(|_| is_actors),
             overhead: Some(asks).filter(|asks| !asks.is_empty()),
             ..PodSpec::default()
@@ -186,6 +187,7 @@ pub fn pod(pod: &mut Pod) {
         pod.status = Some(PodStatus {
             conditions,
             phase: status.phase,
+            nominated_node_name: status.nominated_node_name,
             reason: status.reason,
             message: status.message,
             pod_ip: status.pod_ip,

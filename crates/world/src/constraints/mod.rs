@@ -68,7 +68,7 @@ pub(crate) fn constraints(
     rules.extend(cordon_constraints(actors, offer));
     rules.extend(memory_constraints(actors, offer));
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
-    rules.extend(quotas(index, application, actors));
+    rules.extend(quotas(index, (application, actors), now));
     rules.extend(shared_counters(index, (application, actors), offer));
     rules.extend(between_pods(index, (application, actors), offer));
     rules.extend(ActiveRefusals::of(index, application, now).rules(actors, &specs, offer));

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ActorGroup, labels};
-use k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm, PodSpec};
+use k8s_openapi::api::core::v1::{Affinity, Node, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain, Places};
 
 use crate::constraints::selectors::labels_match;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
-use crate::demand::pods::is_terminal;
+use crate::demand::pods::{is_terminal, scheduled_node};
 use crate::demand::requested::{admission, desired_actors};
 use crate::demand::size::exceeds_limits;
 use crate::index::ownership::Ownership;
@@ -216,7 +216,7 @@ pub(crate) fn existing_pods<'a>(
                 continue;
             }
             hosted.extend(actor.map(|actor| (ApplicationKey::of(owner), actor)));
-        } else if !is_bound(&held.pod) {
+        } else if scheduled_node(&held.pod).is_none() {
             continue;
         }
         found.push(ExistingPod {
@@ -230,10 +230,6 @@ pub(crate) fn existing_pods<'a>(
     }
     found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted, matters));
     found
-}
-
-fn is_bound(pod: &Pod) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
 /// Actors of other applications that are decided and have no pod yet.

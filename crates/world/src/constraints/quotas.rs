@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool};
-use k8s_openapi::api::core::v1::ResourceQuota;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::ResourceExt;
 use placement::file::Constraint;
 
@@ -51,14 +52,13 @@ impl Index {
 /// All quotas that the application's actors could exceed.
 pub(crate) fn quotas(
     index: &Index,
-    application: &ActorApplication,
-    actors: &ApplicationActors,
+    own: (&ActorApplication, &ApplicationActors),
+    now: Timestamp,
 ) -> Vec<Constraint> {
-    let key = ApplicationKey::of(application);
-    let own = (application, actors);
+    let key = ApplicationKey::of(own.0);
     let mut bounds: Vec<Constraint> =
         index.pools().flat_map(|pool| of_pool(index, own, &key, pool)).collect();
-    bounds.extend(of_namespace(index, own, &key));
+    bounds.extend(of_namespace(index, own, &key, now));
     bounds
 }
 
@@ -121,13 +121,15 @@ fn of_namespace(
     index: &Index,
     own: (&ActorApplication, &ApplicationActors),
     key: &ApplicationKey,
+    now: Timestamp,
 ) -> Vec<Constraint> {
     let (application, actors) = own;
     let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_unscoped(it)).collect();
     if quotas.is_empty() {
         return Vec::new();
     }
-    let others = used_by_others(index, application, key);
+    let others = used_by_others(index, application, key, now);
+    let ended = index.held_in(&key.namespace).into_iter().filter(|held| is_terminal(&held.pod)).count();
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut bounds = Vec::new();
     for quota in quotas {
@@ -137,7 +139,10 @@ fn of_namespace(
                 continue;
             };
             let (unit, scale) = resource_unit(resource);
-            let taken = others.get(&unit).copied().unwrap_or(0);
+            let mut taken = others.get(&unit).copied().unwrap_or(0);
+            if name == "count/pods" {
+                taken = taken.saturating_add(u64::try_from(ended).unwrap_or(u64::MAX));
+            }
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
                 "ResourceQuota {} allows {name} {}, less the usage of others",
@@ -185,6 +190,16 @@ fn of_devices(
     let reason = Some(reason.to_owned());
     let (units, resource) = (None, None);
     is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, units, resource, max: left, reason })
+}
+
+/// `QuotaV1Pod`: a pod that should have ended does not count.
+fn is_past_grace(pod: &Pod, now: Timestamp) -> bool {
+    let end = || {
+        let seconds = pod.metadata.deletion_grace_period_seconds?;
+        let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
+        deleted.checked_add(SignedDuration::from_secs(seconds)).ok()
+    };
+    end().is_some_and(|end| now > end)
 }
 
 fn shown(amount: Exact) -> String {
@@ -248,6 +263,7 @@ fn used_by_others(
     index: &Index,
     application: &ActorApplication,
     key: &ApplicationKey,
+    now: Timestamp,
 ) -> BTreeMap<String, u64> {
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
@@ -260,6 +276,7 @@ fn used_by_others(
     let mut there: BTreeSet<String> = BTreeSet::new();
     for held in index.held_in(&key.namespace) {
         if is_terminal(&held.pod)
+            || is_past_grace(&held.pod, now)
             || matches!(index.owner_of_pod(&held.pod), Ownership::OwnedBy((owner, _)) if is_own(owner))
         {
             continue;

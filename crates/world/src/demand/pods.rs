@@ -23,6 +23,18 @@ pub fn is_terminal(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// The node where kube-scheduler counts a pod: its own, or the one that it is nominated for after it preempted others there.
+///
+/// A nominated pod keeps its room only from pods with at most its priority. Templates have priority 0 unless they name a class.
+pub(crate) fn scheduled_node(pod: &Pod) -> Option<&str> {
+    let spec = pod.spec.as_ref()?;
+    let nominated = || {
+        let node = pod.status.as_ref()?.nominated_node_name.as_deref()?;
+        (spec.priority.unwrap_or(0) >= 0 && !node.is_empty()).then_some(node)
+    };
+    spec.node_name.as_deref().or_else(nominated)
+}
+
 /// Unit in the pod's annotation; trust it only for an application's own pods.
 pub fn unit_of(pod: &Pod) -> Option<&str> {
     pod.annotations().get(labels::UNIT).map(String::as_str)

@@ -26,7 +26,9 @@ use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
-use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, unit_of};
+use crate::demand::pods::{
+    Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, scheduled_node, unit_of,
+};
 use crate::index::devices::PublishedDevices;
 use crate::index::loads::{Loads, Measure};
 use crate::index::names::{Name, namespace_of, remove_from_set};
@@ -238,9 +240,9 @@ impl Index {
     /// Adds or updates a pod.
     pub fn put_pod(&mut self, pod: Arc<Pod>) {
         let name = (namespace_of(pod.as_ref()), pod.name_any());
-        let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let scheduled = scheduled_node(&pod).map(str::to_owned);
         let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
-        let node = bound.or_else(pinned).filter(|_| !is_terminal(&pod));
+        let node = scheduled.or_else(pinned).filter(|_| !is_terminal(&pod));
         // The API server rejects invalid quantities.
         let asks = pod_requests(&pod).unwrap_or_default();
         let is_elsewhere = self
@@ -315,10 +317,9 @@ impl Index {
         let (mut foreign, mut all, mut held) = (Quantities::new(), Quantities::new(), BTreeMap::new());
         for pod in self.pods_by_node.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
             let ownership = self.owner_of_pod(&pod.pod);
-            let is_bound = pod.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
             let is_ours = matches!(ownership, Ownership::OwnedBy(_));
             // Annotations of foreign pods are not trusted.
-            if !is_bound && !is_ours {
+            if !is_ours && scheduled_node(&pod.pod).is_none() {
                 continue;
             }
             let one = Quantities::from([("pods".to_owned(), Exact::from(1))]);
@@ -483,8 +484,7 @@ impl Index {
 /// The facts of a pod, beside its requests, that its application's load depends on.
 fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, [bool; 2], Option<&str>) {
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    (owner, unit_of(pod), [is_terminal(pod), pod.metadata.deletion_timestamp.is_some()], node)
+    (owner, unit_of(pod), [is_terminal(pod), pod.metadata.deletion_timestamp.is_some()], scheduled_node(pod))
 }
 
 /// Entries of this namespace whose names have this prefix.

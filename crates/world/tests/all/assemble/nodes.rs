@@ -107,6 +107,28 @@ fn node_constraints_have_a_reason() {
 }
 
 #[test]
+fn nominated_pods_keep_their_room() {
+    let pod = |fields: &str, status: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: away}}, spec: {{{fields}containers: \
+             [{{name: c, resources: {{requests: {{cpu: 3}}}}}}]}}, status: {{phase: Pending, {status}}}}}"
+        )
+    };
+    for (fields, status, expected) in [
+        ("", "nominatedNodeName: n0", 1000),
+        ("priority: 5, ", "nominatedNodeName: n0", 1000),
+        // below the priority of a template without a class
+        ("priority: -5, ", "nominatedNodeName: n0", 4000),
+        ("nodeName: n1, ", "nominatedNodeName: n0", 4000),
+        ("", "nominatedNodeName: ''", 4000),
+    ] {
+        let world = world_of(&changed("kind: cpu", "kind: cpu", &pod(fields, status))).unwrap();
+        let node = world.snapshot.file().nodes.iter().find(|node| node.id == "n0").unwrap();
+        assert_eq!(node.provides["cpuMilli"], expected, "{fields}{status}");
+    }
+}
+
+#[test]
 fn numbers_of_nodes_and_pools_are_capped() {
     for (from, to, expected) in [
         ("speed: \"2\"", "speed: '999999', lanes: 1000", "unit n0/gpus-0 9007199254740992 1 numa-0"),

@@ -54,6 +54,33 @@ fn quotas_exclude_the_usage_of_others() {
             "2 actors: 1 of them in gpus: pool gpus allows 2 instances of namespace ns, others use 1",
         ),
         (with("cpu: 2", foreign), ""),
+        (with("count/pods: 3, pods: 3", foreign), ""),
+        // pods that have ended count as objects only, until they are deleted
+        (
+            with("count/pods: 2, pods: 2", &foreign.replace("}}}]}}", "}}}]}, status: {phase: Succeeded}}")),
+            "2 actors: 1 of pods in all: ResourceQuota q allows count/pods 2, less the usage of others",
+        ),
+        // a pod that should be gone does not count; the test's time is the epoch
+        (
+            with(
+                "pods: 2",
+                &foreign.replace(
+                    "namespace: ns",
+                    "namespace: ns, deletionTimestamp: '1969-12-31T00:00:00Z', deletionGracePeriodSeconds: 30",
+                ),
+            ),
+            "",
+        ),
+        (
+            with(
+                "pods: 2",
+                &foreign.replace(
+                    "namespace: ns",
+                    "namespace: ns, deletionTimestamp: '1970-01-01T00:00:00Z', deletionGracePeriodSeconds: 30",
+                ),
+            ),
+            "2 actors: 1 of pods in all: ResourceQuota q allows pods 2, less the usage of others",
+        ),
         (
             with("requests.cpu: 900m", foreign),
             "2 actors: 600 of cpuMilli in all: ResourceQuota q allows requests.cpu 9/10, less the usage of others",
