@@ -38,7 +38,7 @@ pub use placement::{
 };
 pub use pool::{
     DeviceMatch, DevicePool, DevicePoolSpec, DevicePoolStatus, DraDevices, InstanceLimit, PodDefaults,
-    PoolResource, Sharing, UnitKind,
+    PoolResource, Sharing, UnitKind, UnitPower,
 };
 pub use topology::{
     Allocation, ComputeResource, CoreKind, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec,

@@ -98,6 +98,10 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
 
+    /// The power of a unit, for the objective `energy` and policies; default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<UnitPower>,
+
     /// A limit on the instances in the pool; default: the capacity of its units.
     ///
     /// Actors above the limit stay unplaced, and the status of their application reports them.
@@ -190,6 +194,7 @@ impl DevicePoolSpec {
             speed: default_speed(),
             utilization_target: default_utilization(),
             sharing: None,
+            power: None,
             instances: None,
             namespace_selector: None,
             quota: None,
@@ -325,6 +330,37 @@ pub struct Sharing {
     /// If above 1, the device plugin must advertise each device that many times.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_instances: i32,
+}
+
+/// The power of a unit.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnitPower {
+    /// The power while it hosts an actor, such as `50W`; default `0W`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 7))]
+    #[x_kube(validation = watts())]
+    pub idle: Option<String>,
+
+    /// The power added at full load, in proportion to the load, such as `300W`; default `0W`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 7))]
+    #[x_kube(validation = watts())]
+    pub busy: Option<String>,
+}
+
+fn watts() -> Rule {
+    Rule::new("self.matches('^[0-9]+W$')").message("must be a whole number of watts, for example 300W")
+}
+
+impl UnitPower {
+    /// Watts while it hosts an actor, and watts added at full load.
+    pub fn watts(&self) -> (u64, u64) {
+        let watts = |text: &Option<String>| {
+            text.as_ref().and_then(|text| text.strip_suffix('W')?.parse().ok()).unwrap_or(0)
+        };
+        (watts(&self.idle), watts(&self.busy))
+    }
 }
 
 /// A limit on the instances in a pool.

@@ -195,7 +195,7 @@ pub fn assemble_measured(
     }
     notes.extend(partial_warning(key, faults.iter().map(|(other, _)| other)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
-    file.units = file_units(&offer.units, &sums);
+    file.units = file_units(&offer.units, &sums, &index.pools);
     add_links(&mut file, index, &offer.units, policy);
     memory_units::choose(&mut file);
     let snapshot = Arc::new(Snapshot::new(file)?);

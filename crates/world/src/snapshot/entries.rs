@@ -1,7 +1,9 @@
 //! Nodes and units of a snapshot file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crds::{DevicePool, UnitPower};
 use k8s_openapi::api::core::v1::Node as KubernetesNode;
 use kube::ResourceExt;
 use placement::LARGEST;
@@ -76,15 +78,20 @@ fn licence_cost(node: &KubernetesNode) -> Option<u64> {
 /// Units with the load of other applications.
 ///
 /// If that load exceeds its limit, every unit's part is capped.
-pub(crate) fn file_units(units: &Units, others: &BTreeMap<String, LoadSum>) -> Vec<FileUnit> {
+pub(crate) fn file_units(
+    units: &Units,
+    others: &BTreeMap<String, LoadSum>,
+    pools: &BTreeMap<String, Arc<DevicePool>>,
+) -> Vec<FileUnit> {
     let of_others = units.iter().filter_map(|unit| others.get(&unit.id));
     let work = of_others.map(|others| others.work).fold(0, u64::saturating_add);
     let parts = u64::try_from(units.len().max(1)).unwrap_or(u64::MAX);
     let most = if work <= MAX_WORK_OF_OTHERS { work } else { MAX_WORK_OF_OTHERS / parts };
-    units.iter().map(|unit| file_unit(unit, others.get(&unit.id), most)).collect()
+    let power = |unit: &Unit| pools.get(&unit.pool)?.spec.power.as_ref().map(UnitPower::watts);
+    units.iter().map(|unit| file_unit(unit, others.get(&unit.id), most, power(unit))).collect()
 }
 
-fn file_unit(unit: &Unit, others: Option<&LoadSum>, most: u64) -> FileUnit {
+fn file_unit(unit: &Unit, others: Option<&LoadSum>, most: u64, power: Option<(u64, u64)>) -> FileUnit {
     FileUnit {
         id: unit.id.clone(),
         kind: unit.kind.clone(),
@@ -95,14 +102,14 @@ fn file_unit(unit: &Unit, others: Option<&LoadSum>, most: u64) -> FileUnit {
         capacity: unit.capacity,
         slots: unit.slots.map(|slots| slots.min(LARGEST)),
         others: others.map(|others| Others { work: others.work.min(most), count: others.count }),
+        idle_watts: power.map(|(idle, _)| idle),
+        power_watts: power.map(|(_, busy)| busy),
         ..FileUnit::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn unit(id: &str) -> Arc<Unit> {
@@ -137,8 +144,10 @@ mod tests {
             let sum = |work: u64| LoadSum { count: 1, work, ..LoadSum::default() };
             let others =
                 BTreeMap::from([("n/p-0".to_owned(), sum(work[0])), ("n/p-1".to_owned(), sum(work[1]))]);
-            let included: Vec<u64> =
-                file_units(&units, &others).into_iter().filter_map(|unit| Some(unit.others?.work)).collect();
+            let included: Vec<u64> = file_units(&units, &others, &BTreeMap::new())
+                .into_iter()
+                .filter_map(|unit| Some(unit.others?.work))
+                .collect();
             assert_eq!(included, expected, "{work:?}");
         }
     }

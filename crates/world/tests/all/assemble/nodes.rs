@@ -107,6 +107,19 @@ fn node_constraints_have_a_reason() {
 }
 
 #[test]
+fn units_have_the_power_of_their_pool() {
+    for (power, expected) in [
+        ("", (None, None)),
+        (", power: {idle: 50W, busy: 300W}", (Some(50), Some(300))),
+        (", power: {busy: 300W}", (Some(0), Some(300))),
+    ] {
+        let world = world_of(&changed("speed: \"2\"", &format!("speed: \"2\"{power}"), "")).unwrap();
+        let unit = world.snapshot.file().units.iter().find(|unit| unit.id == "n0/gpus-0").unwrap();
+        assert_eq!((unit.idle_watts, unit.power_watts), expected, "{power}");
+    }
+}
+
+#[test]
 fn nominated_pods_keep_their_room() {
     let pod = |fields: &str, status: &str| {
         format!(
