@@ -134,6 +134,11 @@ pub struct PlacementSpec {
     #[schemars(length(min = 1, max = 63))]
     pub judged: Option<String>,
 
+    /// The digest of the snapshot that clingo judged, if the plan stayed valid in a newer one; only the checker verified it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub judged_digest: Option<String>,
+
     /// The unit of each actor, sorted by actor, at most 5,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5000))]

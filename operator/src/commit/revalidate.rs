@@ -101,6 +101,13 @@ struct Candidate {
     change: Change,
 }
 
+/// The latest snapshot, in which a plan was revalidated.
+pub struct Newest {
+    pub world: Arc<AssembledSnapshot>,
+    /// Digest of the snapshot in which clingo judged the plan, if it is another one.
+    pub judged_digest: Option<String>,
+}
+
 /// The plan checked against a newer snapshot.
 struct Rechecked {
     known: DerivedWorld,
@@ -118,9 +125,7 @@ impl<'a> Revalidation<'a> {
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
-    pub async fn revalidate(
-        &self,
-    ) -> Result<Option<(CommitGuard<'a>, Arc<AssembledSnapshot>, Verdict)>, Error> {
+    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Newest, Verdict)>, Error> {
         let known = self.planned_world().await?;
         let mut candidate = Candidate { known, plan: self.plan.clone(), change: Change::None };
         let (mut attempts, mut repair_lock) = (CommitAttempts::new(), None);
@@ -143,7 +148,13 @@ impl<'a> Revalidation<'a> {
             };
             let next = attempts.next(recheck);
             if next == Next::Commit {
-                return Ok(Some(((lock, repair_lock), known.world, verdict)));
+                let judged = candidate.known.world.digest();
+                let judged_digest = (judged != known.world.digest()).then_some(judged);
+                return Ok(Some((
+                    (lock, repair_lock),
+                    Newest { world: known.world, judged_digest },
+                    verdict,
+                )));
             }
             drop(lock);
             let (plan, change) = match (next, verdict) {

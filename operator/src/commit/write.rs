@@ -13,6 +13,7 @@ use crate::apply::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};
 use crate::commit::elective::{DecisionMoves, DecisionReason};
 use crate::commit::locks::CommitGuard;
+use crate::commit::revalidate::Newest;
 use crate::error::Error;
 use crate::plan::searches::LastPlanned;
 use crate::queue::solver_slots::Slot;
@@ -29,17 +30,18 @@ pub async fn commit(
     application: &ActorApplication,
     (key, reason): (&ApplicationKey, &DecisionReason),
     policy: &Policy,
-    (lock, mut slot, world): (CommitGuard<'_>, Option<Slot>, &AssembledSnapshot),
+    (lock, mut slot, newest): (CommitGuard<'_>, Option<Slot>, &Newest),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
-    let before = ctx.caches.decision(key)?;
+    let (before, world) = (ctx.caches.decision(key)?, &*newest.world);
     let all_or_nothing = application.spec.start == StartPolicy::AllOrNothing && !has_pods(application, ctx);
     let whole = all_or_nothing.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
     let plan = whole.as_deref().unwrap_or(plan);
     let moves = moves_of(world, plan, reason).await?;
-    let spec = spec(application, (world, policy), (plan, &moves), before.as_deref(), &ctx.caches.index());
+    let mut spec = spec(application, (world, policy), (plan, &moves), before.as_deref(), &ctx.caches.index());
+    spec.judged_digest.clone_from(&newest.judged_digest);
     if before.as_ref().is_some_and(|before| is_unchanged(&before.spec, &spec)) {
         return Ok(());
     }

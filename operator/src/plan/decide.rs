@@ -386,7 +386,7 @@ async fn commit_result(
     ctx.caches.recheck().add([key.clone()]);
     if is_whole {
         // The plan refers to its own snapshot; later growth of capacity is noticed once the unplaced actors are known.
-        record_committed((key, ctx), policy, &newest, &plan, now);
+        record_committed((key, ctx), policy, &newest.world, &plan, now);
     }
     Ok(is_whole)
 }

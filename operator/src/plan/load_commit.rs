@@ -65,7 +65,7 @@ pub async fn commit_moves(
     }
     ctx.caches.recheck().add([(*key).clone()]);
     if let Some(known) = ctx.last_planned(key) {
-        record_committed((key, ctx), policy, &newest, &plan, known);
+        record_committed((key, ctx), policy, &newest.world, &plan, known);
     }
     ctx.caches.enqueue(key);
     Ok(outcome.placement_written)

@@ -80,7 +80,7 @@ pub async fn decide(
     // A plan made without a search is improved in the background.
     now.facts.freed_counter = u64::MAX;
     now.facts.resume_search = None;
-    record_committed((key, ctx), policy, &newest, &plan, now);
+    record_committed((key, ctx), policy, &newest.world, &plan, now);
     Ok(true)
 }
 
