@@ -80,6 +80,9 @@ impl Registry {
                 are_among(others.iter().map(|matcher| &matcher["name"]), labels, place);
             }
         }
+        if tree["func"]["name"] == "label_replace" {
+            about.labels.extend(tree["args"][1]["val"].as_str().map(str::to_owned));
+        }
         let joined = [&tree["grouping"], &tree["matching"]["labels"], &tree["matching"]["include"]];
         are_among(joined.into_iter().flat_map(each), &about.labels, place);
         let compares = ["==", "!=", "<", "<=", ">", ">="].contains(&tree["op"].as_str().unwrap_or_default());
@@ -127,7 +130,8 @@ pub fn filled(expression: &str, variables: &[Value]) -> String {
     let filled = expression.replace("$__rate_interval", "1m");
     let names = variables.iter().map(|variable| format!("${}", variable["name"].as_str().unwrap()));
     let filled = names.fold(filled, |filled, name| filled.replace(&name, ".*"));
-    assert!(!filled.contains('$'), "no value for a variable of {filled}");
+    // A group of a regular expression is no variable.
+    assert!(!filled.replace("$1", "").contains('$'), "no value for a variable of {filled}");
     filled
 }
 
