@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use control::ElectiveMoves;
+use control::{ElectiveMoves, JUDGED_WINDOWS};
+use counters::WindowChoice;
 use fastrand::Rng;
 
 use super::setting::{Experiment, Failure, Setting};
@@ -184,8 +185,8 @@ impl Changing {
         Ok(Some(Self { placed, earlier, after: changed.traffic, worth, seed }))
     }
 
-    /// The whole windows after which a rule would move; `None` if not within [`AFTER`].
-    fn followed_after(&self, rule: DecisionRule) -> Result<Option<usize>, LoadError> {
+    /// When a rule would move, and what that gains; `None` if not within [`AFTER`].
+    fn followed(&self, rule: DecisionRule) -> Result<Option<Followed>, LoadError> {
         let Placed { world, current } = &self.placed;
         let mut rng = Rng::with_seed(self.seed ^ 0xfee1);
         let mut noise = Noise::new(NoiseProcess::Independent, rng.u64(..));
@@ -207,11 +208,35 @@ impl Changing {
             if window < BEFORE && matches!(rule, DecisionRule::EveryWindow | DecisionRule::Paper) {
                 continue;
             }
-            if planning.decide(world, &application, current, window)?.is_some() && window > BEFORE {
-                return Ok(Some(window - BEFORE));
+            let decided = planning.decide(world, &application, current, window)?;
+            let Some((moves, expected)) = decided.filter(|_| window > BEFORE) else { continue };
+            let mut realised = 0.0;
+            for _ in 0..JUDGED_WINDOWS {
+                application.add(&noise.window(&self.after));
+                let newest = application.snapshot(world, WindowChoice::Newest(1), current)?;
+                realised += moves.gain(&newest) / real(JUDGED_WINDOWS);
             }
+            return Ok(Some(Followed { windows: window - BEFORE, expected, realised }));
         }
         Ok(None)
+    }
+}
+
+/// Moves after a change.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    /// The whole windows until they were decided.
+    windows: usize,
+    /// The gain that they were decided for.
+    expected: f64,
+    /// The mean gain in the windows that the operator judges moves by.
+    realised: f64,
+}
+
+impl Followed {
+    /// Whether the realised gain is within a third of the expected one.
+    fn is_as_expected(&self) -> bool {
+        (self.realised - self.expected).abs() <= self.expected / 3.0
     }
 }
 
@@ -257,28 +282,53 @@ const FOLLOWING: [DecisionRule; 6] = [
     DecisionRule::Paper,
 ];
 
-/// By rule and range: whole windows after which each world's change was followed.
-type Delays = Vec<Vec<Vec<Option<usize>>>>;
+/// By rule and range: when each world's change was followed.
+type Delays = Vec<Vec<Vec<Option<Followed>>>>;
 
 fn delays(each: usize, shape: Shape, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Delays, LoadError> {
     let worlds = changing_worlds(each, shape)?;
     let all = in_parallel(FOLLOWING.len() * worlds.len(), done, &|number| {
-        worlds[number % worlds.len()].followed_after(FOLLOWING[number / worlds.len()])
+        worlds[number % worlds.len()].followed(FOLLOWING[number / worlds.len()])
     })?;
-    let by_range = |of_rule: &[Option<usize>]| of_rule.chunks(each).map(<[_]>::to_vec).collect();
+    let by_range = |of_rule: &[Option<Followed>]| of_rule.chunks(each).map(<[_]>::to_vec).collect();
     Ok(all.chunks(worlds.len()).map(by_range).collect())
 }
 
 /// Share of changes that were followed within so many whole windows, in percent.
-fn share(delays: &[Option<usize>], within: usize) -> f64 {
-    let followed = delays.iter().flatten().filter(|windows| **windows <= within).count();
+fn share(delays: &[Option<Followed>], within: usize) -> f64 {
+    let followed = delays.iter().flatten().filter(|moves| moves.windows <= within).count();
     100.0 * real(followed) / real(delays.len())
+}
+
+/// A line for each range: decisions of the operator's rule, and how their realised gains compare with the expected ones.
+fn accounts(name: &str, delays: &Delays) -> Result<String, Failure> {
+    let mut text = String::new();
+    for ((from, to), of_range) in WORTHS.into_iter().zip(&delays[0]) {
+        let moves: Vec<&Followed> = of_range.iter().flatten().collect();
+        let as_expected = moves.iter().filter(|moves| moves.is_as_expected()).count();
+        let mut ratios: Vec<f64> = moves.iter().map(|moves| moves.realised / moves.expected).collect();
+        ratios.sort_by(f64::total_cmp);
+        let quantile = |part: usize| ratios.get(ratios.len() * part / 10).copied().unwrap_or(f64::NAN);
+        writeln!(
+            text,
+            "| {name} | {:.0} to {:.0} % | {} | {:.1} % | {:.2} | {:.2} to {:.2} |",
+            100.0 * from,
+            100.0 * to,
+            moves.len(),
+            100.0 * real(as_expected) / real(moves.len().max(1)),
+            quantile(5),
+            quantile(1),
+            quantile(9),
+        )?;
+    }
+    Ok(text)
 }
 
 /// Whether units have room to spare, or are filled by the actors that talk to each other; and whether the change is the second.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
+    short: &'static str,
     slots: Option<u64>,
     is_second: bool,
 }
@@ -286,15 +336,22 @@ struct Shape {
 const SHAPES: [Shape; 3] = [
     Shape {
         name: "Units with room to spare: at most three actors each",
+        short: "with room",
         slots: Some(SLOTS),
         is_second: false,
     },
     Shape {
         name: "The same, twelve windows after another pair stopped sending much",
+        short: "with room, second change",
         slots: Some(SLOTS),
         is_second: true,
     },
-    Shape { name: "Units that communication fills to their capacity", slots: None, is_second: false },
+    Shape {
+        name: "Units that communication fills to their capacity",
+        short: "full",
+        slots: None,
+        is_second: false,
+    },
 ];
 
 fn change(setting: &Setting) -> Result<(), Failure> {
@@ -307,14 +364,23 @@ fn change(setting: &Setting) -> Result<(), Failure> {
          rule where there is room: 95 % of changes worth at least 50 % and 80 % of those worth at least 30 % after two windows, and \
          90 % of those worth at least 15 % within sixteen.\n"
     );
+    let mut of_accounts = String::new();
     for shape in SHAPES {
         let delays = delays(each, shape, &|done, all| setting.report(done, all))?;
         write!(text, "\n## {}\n\n{}", shape.name, table(&delays)?)?;
+        of_accounts += &accounts(shape.short, &delays)?;
     }
     text.push_str(
         "\nWhere units are full by the mean, noise overloads them in single windows: moves that communication asks for are then left \
          out, because a gain does not count if a more important level loses 1 % on average.\n",
     );
+    write!(
+        text,
+        "\n## Expected and realised gains of the operator's rule\n\nRealised is the mean gain over the places before, in the \
+         {JUDGED_WINDOWS} windows by which the operator judges moves. Required are 80 % within a third of the expected gain.\n\n\
+         | units | change | decisions | within a third | realised ÷ expected: median | 10th to 90th percentile |\n\
+         |---|---|---:|---:|---:|---:|\n{of_accounts}",
+    )?;
     setting.write("loop-change.md", &text)
 }
 
@@ -357,5 +423,7 @@ mod tests {
         assert!(share(&gate[0], 2) >= 75.0, "{gate:?}");
         assert!(share(&gate[0], AFTER) >= 87.5, "{gate:?}");
         assert!(share(&delays[2][0], 2) < 50.0, "the steady rule alone is slow");
+        let as_expected = gate[0].iter().flatten().filter(|moves| moves.is_as_expected()).count();
+        assert!(as_expected * 10 >= gate[0].iter().flatten().count() * 8, "{gate:?}");
     }
 }
