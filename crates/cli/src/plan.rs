@@ -243,7 +243,7 @@ pub fn snapshot_of(
     let mut notes: Vec<String> = note.into_iter().collect();
     notes.extend(world.warnings.iter().map(|note| format!("{}: {}", note.condition, note.message)));
     for (pool, report) in &world.pools {
-        let problems = report.problems.iter();
+        let problems = report.problems.iter().chain(&report.notes);
         notes.extend(problems.map(|(condition, problem)| format!("pool {pool}: {condition}: {problem}")));
     }
     Ok((world, policy, notes))

@@ -19,15 +19,22 @@ pub fn run(args: &TopologyArgs) -> Result<Outcome, CliError> {
     } else {
         read::manifests(&args.files)?.0
     };
+    let published = Index::of(&objects).published_devices(&args.node);
+    if objects.topologies.iter().all(|topology| topology.name_any() != args.node)
+        && !published.is_empty()
+        && matches!(args.output, TopologyOutput::Table)
+    {
+        let style = Style::of_stdout();
+        let name = style.paint(Tone::Heading, &args.node);
+        print(&format!("{name}  no NodeTopology\n\n{}", claimable(&published, style)))?;
+        return Ok(Outcome::Ok);
+    }
     let topology = find(&objects.topologies, &args.node)?;
     print(&match args.output {
         TopologyOutput::Json => plan::json(&topology.spec),
         TopologyOutput::Yaml => plan::yaml(&topology.spec),
         TopologyOutput::Hicr => format!("{:#}\n", hicr::Topology::from(&topology.spec).to_json()),
-        TopologyOutput::Table => {
-            let published = Index::of(&objects).published_devices(&args.node);
-            render(topology, &published, Style::of_stdout())
-        }
+        TopologyOutput::Table => render(topology, &published, Style::of_stdout()),
     })?;
     Ok(Outcome::Ok)
 }

@@ -266,6 +266,16 @@ pub(crate) fn pool_of(snapshot: &Snapshot, unit: UnitIx) -> String {
     given.pool.as_ref().map_or_else(|| format!("kind {}", given.kind), |pool| format!("pool {pool}"))
 }
 
+/// Whether a claim selects the device of a unit, which no second actor can share: the unit has the name of the device, and others
+/// have a number.
+pub(crate) fn is_claimed(snapshot: &Snapshot, unit: UnitIx) -> bool {
+    let given = &snapshot.file().units[unit.at()];
+    let place = given.id.strip_prefix(&given.node).and_then(|rest| rest.strip_prefix('/'));
+    let name = place.zip(given.pool.as_ref()).and_then(|(name, pool)| name.strip_prefix(pool.as_str()));
+    let name = name.and_then(|name| name.strip_prefix('-'));
+    name.is_some_and(|name| name.parse::<u64>().is_err())
+}
+
 /// A constraint's reason without names of places, which 500 cordoned nodes share.
 fn pattern(constraint: &Constraint) -> Option<String> {
     let (reason, places) = match constraint {

@@ -16,7 +16,7 @@ use placement::{Assignment, LARGEST, Snapshot, State};
 use crate::change::{Change, name_of};
 use crate::core::{WhyNot, why_not_all};
 use crate::feasibility::{Effort, Feasibility};
-use crate::limit::{Limit, actors_of, pool_of};
+use crate::limit::{Limit, actors_of, is_claimed, pool_of};
 use crate::obstacles_in_place::blocks;
 use crate::oracle::ask;
 use crate::plan_reasons::with_open_rules;
@@ -225,6 +225,7 @@ impl Search<'_> {
                 Constraint::Pin { .. } => Change::Without { position },
                 _ => Change::LeaveOut { position, actor: whose },
             },
+            Limit::Slots { unit } if is_claimed(self.snapshot, unit) => return None,
             Limit::Slots { unit } => Change::Slots { unit, more: self.snapshot.actors() as u64 },
             Limit::OfUnit { unit, resource } => Change::OfUnit { unit, resource, more: LARGEST },
             Limit::OfNode { node, resource } => Change::OfNode { node, resource, more: LARGEST },

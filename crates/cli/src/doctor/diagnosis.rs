@@ -364,6 +364,9 @@ fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
                 Some(&format!("run kubectl describe devicepool {pool}")),
             ));
         }
+        let level = if report.units == 0 { Level::Warning } else { Level::Ok };
+        let notes = report.notes.iter().map(|(type_, note)| format!("{pool}: {type_}: {note}"));
+        findings.extend(notes.map(|text| finding(area, level, text, None)));
     }
     let offered: BTreeSet<&str> = objects.pools.iter().map(|pool| pool.spec.kind.as_str()).collect();
     for application in &objects.applications {

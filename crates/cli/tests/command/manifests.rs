@@ -329,6 +329,13 @@ fn devices_that_claims_select_are_listed_by_name() {
     );
     let file = File::new("slices.yaml", &text);
     insta::assert_snapshot!(cairn(&["topology", "n", "-f", file.path()]).all());
+    // without an agent there are the published devices
+    let file = File::new("no-agent.yaml", text.split_once("---\n").unwrap().1);
+    let page = cairn(&["topology", "n", "-f", file.path()]).all();
+    assert!(page.starts_with("exit 0\nn  no NodeTopology\n\nCLAIMABLE"), "{page}");
+    assert!(page.contains("\ngpu-0") && page.contains("shop/c"), "{page}");
+    let json = cairn(&["topology", "n", "-f", file.path(), "-o", "json"]).all();
+    assert!(json.starts_with("exit 1\nerror: node n has no NodeTopology"), "{json}");
 }
 
 /// An application with four GPU actors; the example nodes have two GPUs.
@@ -339,6 +346,17 @@ fn gang(start: &str) -> File {
          - {{kind: gpu, serviceTime: 3ms, template: {{spec: {{containers: [{{name: actor, image: infer}}]}}}}}}\n"
     );
     File::new("gang.yaml", &text)
+}
+
+#[test]
+fn notes_on_pools_are_printed() {
+    let pool = "{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: typo}, spec: {kind: gpu, \
+                devices: {model: H100}, resource: {devicePlugin: nvidia.com/gpu}}}";
+    let (pool, gang) = (File::new("pool.yaml", pool), gang("BestEffort"));
+    let files = ["-f", "examples/nodes.yaml", "examples/topologies", pool.path(), gang.path()];
+    let ran = cairn(&[&["plan", "--strategy", "greedy", "--effort=1000"], &files[..]].concat());
+    let note = "pool typo: NoMatchingDevice: cairn-gpu offers nvidia.com/gpu, but the pool selects none of its devices: it has 2 GPU";
+    assert!(ran.out.contains(note), "{}", ran.all());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn because(mut file: SnapshotFile, reasons: &[&str]) -> Snapshot {
 /// Why `x` is unplaced: units, actors, rules, the reasons of the rules, the placement of the others, and the expected remedies.
 type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], &'a str, &'a str);
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     // no slot is free
     (
         "g:gpu:9:slots=1 h:gpu:9:slots=1",
@@ -238,10 +238,21 @@ const CASES: [Case; 20] = [
         "a=g",
         "1 more slot on g, and 2 more mem on g",
     ),
+    // a claim selects the device
+    ("n/p-gpu-0:gpu:9:slots=1,pool=p", "a:gpu=1 x:gpu=1", "", &[], "a=n/p-gpu-0", "one more node like n"),
+    // the kubelet chooses it
+    (
+        "n/p-0:gpu:9:slots=1,pool=p",
+        "a:gpu=1 x:gpu=1",
+        "",
+        &[],
+        "a=n/p-0",
+        "1 more slot on n/p-0; or one more node like n",
+    ),
 ];
 
 #[test]
-fn twenty_infeasible_snapshots_have_smallest_remedies() {
+fn infeasible_snapshots_have_smallest_remedies() {
     let mut wrong = Vec::new();
     for (units, actors, rules, reasons, places, expected) in CASES {
         let snapshot = because(file(units, actors, rules), reasons);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crds::{Device, Health};
 use k8s_openapi::api::resource::v1::DeviceClass;
 
-use super::report::PoolReport;
+use super::report::{NO_MATCH, PoolReport};
 use super::slots::{SlotState, slots};
 use super::unit::{CordonReason, Unit};
 use super::{PoolClaims, PoolOnNode, memory};
@@ -33,12 +33,19 @@ impl PoolOnNode<'_> {
         let candidates = self.candidates(&resource);
         let devices = &candidates.selected;
         let sharing = self.measures.sharing.unwrap_or(1).max(1);
-        let offered = floor(self.node.left(&resource)) / sharing;
+        let left = floor(self.node.left(&resource));
         if devices.is_empty() {
-            if offered > 0 && self.node.topology.is_none() {
+            if left > 0 && self.node.topology.is_none() {
                 let problem =
                     format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
                 report.add_problem("NoTopology", problem);
+            } else if left > 0 {
+                let found = self.mismatch(&resource);
+                let note = format!(
+                    "{} offers {resource}, but the pool selects none of its devices: {found}",
+                    self.node.name
+                );
+                report.add_note(NO_MATCH, note);
             }
             // Without a topology, running actors stay.
             units.extend(self.slots(0, sharing, (None, None), &resource));
@@ -64,6 +71,8 @@ impl PoolOnNode<'_> {
         report.units += devices.len();
         let healthy: Vec<&Device> =
             devices.iter().copied().filter(|device| device.health == Health::Ok).collect();
+        let sharing = self.note_replicas((devices.len(), healthy.len()), sharing, &resource, report);
+        let offered = left.div_ceil(sharing);
         let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
         if usable < devices.len() {
             let problem = format!(
@@ -75,9 +84,9 @@ impl PoolOnNode<'_> {
             report.add_problem("Degraded", problem);
         }
         report.healthy += if self.node.is_agent_stale { 0 } else { usable };
-        self.note_replicas(devices.len(), sharing, &resource, report);
         let numa = self.note_mixture(&healthy, &resource, report);
         let mut slots = self.slots(usable, sharing, (numa, memory(&healthy)), &resource);
+        self.share(&mut slots, sharing, left);
         if let ([device], []) = (&devices[..], &candidates.others[..])
             && self.is_only_one(&resource)
             && let [unit] = &mut slots[..]
@@ -127,20 +136,67 @@ impl PoolOnNode<'_> {
         healthy.first().filter(|_| domains.len() == 1).and_then(|device| device.numa_node)
     }
 
-    /// Notes that the plugin offers each device more often than the pool shares it: by time-slicing or MPS.
-    fn note_replicas(&self, devices: usize, sharing: u64, resource: &str, report: &mut PoolReport) {
-        let resources = allocatable(self.node.node);
-        let total = resources.get(resource).map_or(0, |amount| floor(*amount));
-        let used = u64::try_from(devices).unwrap_or(u64::MAX).saturating_mul(sharing);
-        if total > used {
+    /// Notes that the plugin offers each device more or less often than the pool shares it, by time-slicing or MPS; returns how many
+    /// actors share a device.
+    fn note_replicas(
+        &self,
+        (devices, healthy): (usize, usize),
+        sharing: u64,
+        resource: &str,
+        report: &mut PoolReport,
+    ) -> u64 {
+        let [devices, healthy] = [devices, healthy].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
+        let total = allocatable(self.node.node).get(resource).map_or(0, |amount| floor(*amount));
+        if total == 0 || healthy == 0 {
+            return sharing;
+        }
+        let name = self.node.name;
+        if total > devices.saturating_mul(sharing) {
+            // the plugin may not have noticed yet that a device is not healthy
+            let devices = if total.is_multiple_of(healthy) { healthy } else { devices };
+            let used = devices.saturating_mul(sharing);
+            let replicas = total / devices;
             let note = format!(
-                "{}: the plugin offers {total} replicas of {devices} devices; sharing.maxInstances {sharing} uses {used} of them; \
-                 set it to {} to use all",
-                self.node.name,
-                total / u64::try_from(devices).unwrap_or(u64::MAX)
+                "{name}: the plugin offers {total} replicas of {devices} devices; sharing.maxInstances {sharing} uses {used} of \
+                 them; set it to {replicas} to use all"
             );
             report.add_note("UnusedReplicas", note);
         }
+        let replicas = total.div_ceil(healthy);
+        if replicas < sharing {
+            let note = format!(
+                "{name}: the plugin offers {replicas} of {resource} per device, and sharing.maxInstances is {sharing}; at most \
+                 {replicas} actors share a device; raise the replicas in the plugin's configuration, or lower maxInstances"
+            );
+            report.add_note("MissingReplicas", note);
+        }
+        replicas.min(sharing)
+    }
+
+    /// Gives the units as many slots together as are left of the resource: first to actors that run, then to decided ones.
+    fn share(&self, units: &mut Vec<Unit>, sharing: u64, left: u64) {
+        let is_crowded = |unit: &Unit| unit.cordoned == Some(CordonReason::Overcommitted);
+        if units.iter().any(is_crowded) {
+            return;
+        }
+        let most = self.measures.sharing.unwrap_or(1).max(1);
+        let decided = |unit: &Unit| self.node.decided.and_then(|decided| decided.get(&unit.id)).copied();
+        // running actors keep their slots even if less is left
+        let mut slots: Vec<u64> =
+            units.iter().map(|unit| self.node.room.pods_on(&unit.id).min(most)).collect();
+        let mut rest = left.saturating_sub(slots.iter().sum());
+        let decided: Vec<u64> = units.iter().map(|unit| decided(unit).unwrap_or(0)).collect();
+        for wanted in [decided, vec![sharing; units.len()]] {
+            for (slots, wanted) in slots.iter_mut().zip(wanted) {
+                let more = wanted.min(sharing).saturating_sub(*slots).min(rest);
+                *slots += more;
+                rest -= more;
+            }
+        }
+        for (unit, slots) in units.iter_mut().zip(slots) {
+            unit.slots = Some(slots);
+        }
+        units.retain(|unit| unit.slots != Some(0));
     }
 
     /// Slots of the pool on the node; `usable` is the capacity.

@@ -72,6 +72,7 @@ impl OfferCache {
             for more in self.by_node.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);
             }
+            report.drop_explained();
             offer.reports.insert(name.clone(), report);
         }
         let offer = Arc::new(offer);

@@ -8,8 +8,19 @@ pub const POOL_PROBLEMS: [&str; 7] =
     ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale", "Unsupported"];
 
 /// Condition types that are information about a pool, which stays ready.
-pub const POOL_NOTES: [&str; 6] =
-    ["MixedLocality", "MixedModels", "NotPinnable", "SharedDevices", "UnreportedDomain", "UnusedReplicas"];
+pub const POOL_NOTES: [&str; 8] = [
+    "MissingReplicas",
+    "MixedLocality",
+    "MixedModels",
+    NO_MATCH,
+    "NotPinnable",
+    "SharedDevices",
+    "UnreportedDomain",
+    "UnusedReplicas",
+];
+
+/// Information that a node offers the resource of a pool, which selects none of its devices.
+pub(crate) const NO_MATCH: &str = "NoMatchingDevice";
 
 /// Problems of single nodes: the other units of the pool are not affected.
 const OF_NODES: [&str; 2] = ["Ambiguous", "Unsupported"];
@@ -49,6 +60,13 @@ impl PoolReport {
                 let entry = all.entry(type_);
                 entry.and_modify(|it| it.others += 1 + problem.others).or_insert_with(|| problem.clone());
             }
+        }
+    }
+
+    /// Drops notes that only explain why a pool has no unit, if it has one or a problem.
+    pub(crate) fn drop_explained(&mut self) {
+        if self.units > 0 || !self.problems.is_empty() {
+            self.notes.remove(NO_MATCH);
         }
     }
 

@@ -94,6 +94,24 @@ fn problems_are_reported() {
 }
 
 #[test]
+fn a_pool_that_selects_no_device_is_reported_with_the_devices() {
+    let found = findings(
+        &state(&[
+            ("pods: '100'", "pods: '100', acme.com/gpu: '1'"),
+            ("type: NUMA Domain", "type: GPU, model: A100"),
+            (
+                "kind: cpu, unit: Node, sharing: {maxInstances: 8}",
+                "kind: gpu, devices: {model: H100}, resource: {devicePlugin: acme.com/gpu}",
+            ),
+        ]),
+        Level::Warning,
+    );
+    let expected = "Warning pools: cpus: NoMatchingDevice: a offers acme.com/gpu, but the pool selects none of its devices: it has \
+                    1 GPU A100, and the pool wants kind gpu, model H100";
+    assert!(found.contains(expected), "{found}");
+}
+
+#[test]
 fn gpus_without_the_library_of_their_driver_are_reported_once() {
     let with = |driver: &str| {
         let gpu = format!("{{id: gpu-0, type: GPU, vendor: nvidia, health: unknown{driver}}}, {{id: numa-0");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::cluster::shown;
 
 /// A node `n0` with resources (`nvidia.com/gpu=8`, or labels `@key=value`) and devices, in words: `id type model numa memory-MiB`,
-/// where `-` is nothing; a type with `<` is a partition, whose parent follows.
+/// where `-` is nothing; a type with `<` is a partition, whose parent follows, and one with `@` has a driver.
 struct Server<'a> {
     resources: &'a str,
     devices: &'a [&'a str],
@@ -25,6 +25,7 @@ impl Server<'_> {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [id, type_, model, numa, memory] = words[..] else { panic!("{line}") };
             let (type_, parent) = type_.split_once('<').unwrap_or((type_, "-"));
+            let (type_, driver) = type_.split_once('@').unwrap_or((type_, "-"));
             let mut text = format!("{{id: '{id}', type: {}", type_.replace('_', " "));
             let mut put = |key: &str, value: &str| {
                 if value != "-" {
@@ -32,6 +33,7 @@ impl Server<'_> {
                 }
             };
             put("parent", parent);
+            put("driver", driver);
             match model.split_once(':') {
                 Some((vendor, model)) => {
                     put("vendor", vendor);
@@ -61,7 +63,12 @@ impl Server<'_> {
 
 /// The units with their memory, and the status of the pools.
 fn of(servers: &[Server<'_>], pools: &[&str]) -> String {
-    let mut yaml = String::new();
+    beside(servers, pools, "")
+}
+
+/// The same with more documents, each after a separator.
+fn beside(servers: &[Server<'_>], pools: &[&str], more: &str) -> String {
+    let mut yaml = more.to_owned();
     for (nth, server) in servers.iter().enumerate() {
         yaml += &server.yaml(&format!("n{nth}"));
     }
@@ -146,12 +153,31 @@ fn a_node_whose_resource_hands_out_other_models_offers_no_unit_and_the_pool_stay
         devices: &["g0 GPU nvidia:A100 0 -", "g1 GPU nvidia:T4 0 -", "g2 GPU nvidia:T4 0 -"],
     };
     assert!(of(&[three], &[a100s]).contains("Ambiguous"), "the sibling has one of two T4s");
+    for network in ["hostdev=8", "sriov_rdma_vf=64", "nic=1", "vnic=1", "ib0=1"] {
+        let resources = format!("nvidia.com/gpu=6 nvidia.com/{network}");
+        let found = of(&[Server { resources: &resources, ..mixed() }], &[a100s]);
+        assert!(found.contains("Ambiguous"), "network interfaces are no GPUs: {found}");
+    }
+    let partly = Server {
+        resources: "nvidia.com/gpu=4 nvidia.com/a100=2",
+        devices: &[
+            "g0 GPU nvidia:A100 0 -",
+            "g1 GPU nvidia:A100 0 -",
+            "g2 GPU nvidia:L40S 0 -",
+            "g3 GPU nvidia:L40S 0 -",
+            "g4 GPU nvidia:T4 0 -",
+            "g5 GPU nvidia:T4 0 -",
+        ],
+    };
+    let l40s = "kind: gpu, devices: {model: L40S}, resource: {devicePlugin: nvidia.com/gpu}";
+    let found = of(&[partly], &[l40s]);
+    assert!(found.contains("Ambiguous"), "the A100s have a resource, the T4s have none: {found}");
     // display adapters and GPUs of another vendor are not behind NVIDIA's plugin
-    let beside = Server {
+    let others = Server {
         resources: "nvidia.com/gpu=1",
         devices: &["g0 GPU nvidia:A100 0 -", "g1 GPU amd:Radeon 0 -"],
     };
-    let found = of(&[beside], &[GPUS]);
+    let found = of(&[others], &[GPUS]);
     assert!(!found.contains("pool ") && found.contains("n0/p0-0"), "{found}");
 }
 
@@ -174,6 +200,51 @@ fn partitions_of_one_profile_have_a_resource_and_their_gpu_is_no_unit() {
     insta::assert_snapshot!(of(&[server], &[GPUS, small, large]));
     let all = Server { resources: "nvidia.com/gpu=0 nvidia.com/mig-1g.5gb=2", devices: &PARTS };
     assert!(!of(&[all], &[GPUS]).contains("Degraded"), "a partitioned GPU is no fault");
+    let shared = Server { resources: "nvidia.com/gpu=0 nvidia.com/mig-1g.5gb.shared=4", devices: &PARTS };
+    let pool =
+        "kind: gpu, sharing: {maxInstances: 2}, resource: {devicePlugin: nvidia.com/mig-1g.5gb.shared}";
+    let found = of(&[shared], &[pool]);
+    assert_eq!(found.matches("4900 MiB slots 2 ").count(), 2, "{found}");
+    assert!(!found.contains("pool "), "{found}");
+}
+
+#[test]
+fn gpus_of_amd_have_resources_of_their_modes() {
+    let parts = |gpu: &str, count: usize, memory: usize| -> Vec<String> {
+        let part = |nth| format!("{gpu}-{nth} GPU_Partition<{gpu} amd:MI300X 0 {memory}");
+        (0..count).map(part).collect()
+    };
+    let parts = [parts("g1", 2, 96_000), parts("g2", 8, 24_000)].concat();
+    let whole = ["g0 GPU amd:MI300X 0 192000", "g1 GPU amd:MI300X 0 192000", "g2 GPU amd:MI300X 0 192000"];
+    let devices: Vec<&str> = whole.into_iter().chain(parts.iter().map(String::as_str)).collect();
+    let resources = "amd.com/spx_nps1=1 amd.com/dpx_nps1=2 amd.com/cpx_nps4=8";
+    for kind in ["gpu", "gpu-partition"] {
+        let pool = |name: &str| format!("kind: {kind}, resource: {{devicePlugin: amd.com/{name}}}");
+        let pools = ["spx_nps1", "dpx_nps1", "cpx_nps4"].map(pool);
+        let pools = if kind == "gpu" { &pools[..] } else { &pools[1..] };
+        let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+        let found = of(&[Server { resources, devices: &devices }], &pools);
+        assert!(!found.contains("pool "), "{found}");
+        let with = |memory: &str| found.matches(&format!(" {memory} MiB ")).count();
+        let expected = (usize::from(kind == "gpu"), 2, 8);
+        assert_eq!((with("192000"), with("96000"), with("24000")), expected, "{found}");
+    }
+    // a mode that no GPU of the node has
+    let server = Server { resources: "amd.com/qpx_nps1=0 amd.com/cpx_nps4=8", devices: &devices };
+    let found = of(&[server], &["kind: gpu, resource: {devicePlugin: amd.com/qpx_nps1}"]);
+    assert!(!found.contains("n0/p0"), "{found}");
+}
+
+#[test]
+fn each_driver_of_intel_has_a_resource() {
+    let server = Server {
+        resources: "gpu.intel.com/i915=1 gpu.intel.com/xe=1 gpu.intel.com/xe_monitoring=1",
+        devices: &["g0 GPU@i915 intel:Flex 0 -", "g1 GPU@xe intel:Arc 0 -"],
+    };
+    let pools = ["i915", "xe"].map(|it| format!("kind: gpu, resource: {{devicePlugin: gpu.intel.com/{it}}}"));
+    let found = of(&[server], &[&pools[0], &pools[1]]);
+    let units: Vec<&str> = found.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(units, ["n0/p0-0", "n0/p1-0"], "{found}");
 }
 
 #[test]
@@ -200,6 +271,82 @@ fn unused_replicas_of_shared_devices_are_reported() {
     );
     let all = of(&[server()], &[&format!("{GPUS}, sharing: {{maxInstances: 10}}")]);
     assert!(!all.contains("pool "), "{all}");
+    let lost = Server {
+        resources: "nvidia.com/gpu=12",
+        devices: &["g0 GPU T4 0 -", "g1 GPU T4 0 -", "g2 GPU T4 0 -", "g3 GPU T4 0!lost -"],
+    };
+    let found = of(&[lost], &[&format!("{GPUS}, sharing: {{maxInstances: 2}}")]);
+    let note = "the plugin offers 12 replicas of 3 devices; sharing.maxInstances 2 uses 6 of them; set it to 4 to use all";
+    assert!(found.contains(note), "{found}");
+}
+
+/// The slots of each unit.
+fn slots(found: &str) -> Vec<&str> {
+    found.lines().filter_map(|line| line.split_once(" slots ")?.1.split(' ').next()).collect()
+}
+
+#[test]
+fn units_share_what_other_pods_leave_of_a_resource() {
+    let server = || Server {
+        resources: "nvidia.com/gpu=16",
+        devices: &["g0 GPU T4 0 -", "g1 GPU T4 0 -", "g2 GPU T4 0 -", "g3 GPU T4 0 -"],
+    };
+    let pod = |count: usize| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: x}}, spec: {{nodeName: n0, containers: [\
+             {{name: c, resources: {{limits: {{nvidia.com/gpu: '{count}'}}}}}}]}}}}\n"
+        )
+    };
+    let pool = format!("{GPUS}, sharing: {{maxInstances: 4}}");
+    let one = beside(&[server()], &[&pool], &pod(1));
+    assert_eq!(slots(&one), ["4", "4", "4", "3"], "{one}");
+    assert!(!one.contains("pool "), "{one}");
+    let five = beside(&[server()], &[&pool], &pod(5));
+    assert_eq!(slots(&five), ["4", "4", "3"], "{five}");
+    assert!(five.contains("Degraded: n0: 4 devices, 4 healthy, 3 available"), "{five}");
+}
+
+#[test]
+fn no_more_actors_share_a_device_than_it_has_replicas() {
+    let server = |resources| Server { resources, devices: &["g0 GPU T4 0 -", "g1 GPU T4 0 -"] };
+    for (resources, most, replicas) in [("nvidia.com/gpu=2", 4, "1"), ("nvidia.com/gpu=8", 8, "4")] {
+        let found = of(&[server(resources)], &[&format!("{GPUS}, sharing: {{maxInstances: {most}}}")]);
+        assert_eq!(slots(&found), [replicas; 2], "{found}");
+        let note = format!(
+            "pool p0 note MissingReplicas: n0: the plugin offers {replicas} of nvidia.com/gpu per device, and sharing.maxInstances is {most};"
+        );
+        assert!(found.contains(&note) && found.matches("pool ").count() == 1, "{found}");
+    }
+}
+
+#[test]
+fn a_pool_without_units_names_the_devices_that_it_does_not_select() {
+    let server = || Server {
+        resources: "nvidia.com/gpu=2 furiosa.ai/rngd=1",
+        devices: &[
+            "g0 GPU nvidia:A100 0 -",
+            "g1 GPU nvidia:A100 0 -",
+            "a0 Accelerator furiosa:RNGD 0 -",
+            "numa-0 NUMA_Domain - 0 -",
+        ],
+    };
+    let typo =
+        "kind: gpu, devices: {vendor: nvidia, model: 'H100*'}, resource: {devicePlugin: nvidia.com/gpu}";
+    let unnamed = "kind: npu, resource: {devicePlugin: furiosa.ai/rngd}";
+    let found = of(&[server()], &[typo, unnamed]);
+    let has = "it has 1 Accelerator furiosa RNGD, 2 GPU nvidia A100";
+    let expected = format!(
+        "pool p0 note NoMatchingDevice: n0 offers nvidia.com/gpu, but the pool selects none of its devices: {has}, and the pool \
+         wants kind gpu, vendor nvidia, model H100*\n\
+         pool p0 not ready: Empty\n\
+         pool p1 note NoMatchingDevice: n0 offers furiosa.ai/rngd, but the pool selects none of its devices: {has}, and the pool \
+         wants kind npu; a pool of devices of type Accelerator names their vendor or model\n\
+         pool p1 not ready: Empty"
+    );
+    assert_eq!(found, expected);
+    let other = Server { resources: "nvidia.com/gpu=1", devices: &["g0 GPU nvidia:H100 0 -"] };
+    let found = of(&[server(), other], &[typo]);
+    assert!(!found.contains("pool ") && found.starts_with("n1/p0-0"), "{found}");
 }
 
 #[test]
