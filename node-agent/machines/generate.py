@@ -540,6 +540,18 @@ def offline_memory():
     return machine
 
 
+def part_without_memory():
+    """A socket with a domain for each third of its cores; the system does not list the memory node of the last third."""
+    machine = Machine()
+    package = machine.package(*INTEL)
+    for number in (0, 2):
+        place = machine.group(package)
+        machine.numa(place, 64, index=number)
+        machine.cores(place, 4)
+    machine.cores(package, 3)
+    return machine
+
+
 def hybrid(kinds):
     """A processor with several kinds of cores: their number, threads and infos."""
     machine = Machine()
@@ -596,6 +608,7 @@ MACHINES = {
     "without-cores": without_cores,
     "dies-without-memory": dies_without_memory,
     "offline-memory": offline_memory,
+    "part-without-memory": part_without_memory,
     "hybrid-intel": lambda: hybrid([
         (4, 2, [("CoreType", "IntelCore"), ("FrequencyMaxMHz", 5200)]),
         (1, 2, [("CoreType", "IntelCore"), ("FrequencyMaxMHz", 5400)]),

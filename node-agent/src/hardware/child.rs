@@ -1,8 +1,9 @@
 //! Runs probes in child processes, as they may crash, hang, or leave a driver's libraries in memory.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, BufRead, BufReader, Read, Write},
+    os::unix::fs::FileExt,
     process::{self, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError, TryLockError,
@@ -12,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
+    process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit},
+};
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
@@ -20,6 +24,12 @@ use serde::{
 
 /// The maximum size of a child's output.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The maximum size of a child's error output; a library's last words are at its end.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// The maximum length of a line of the error output in a message.
+const MAX_LINE: usize = 300;
 
 /// How long a killed child may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -55,6 +65,10 @@ pub enum Answer<T> {
 pub struct Child {
     subcommand: &'static str,
     limit: Duration,
+    /// The likely cause of a crash.
+    crash: &'static str,
+    /// The likely cause of no response.
+    timeout: &'static str,
     /// A killed child that has not exited. No other child is started meanwhile.
     stuck: Option<process::Child>,
 }
@@ -62,7 +76,16 @@ pub struct Child {
 impl Child {
     /// `limit` is the timeout of a response.
     pub fn new(subcommand: &'static str, limit: Duration) -> Self {
-        Self { subcommand, limit, stuck: None }
+        Self { subcommand, limit, crash: "a library crashed", timeout: "a driver hangs", stuck: None }
+    }
+
+    /// A probe of a description, which loads no driver.
+    pub fn of_description(self) -> Self {
+        Self {
+            crash: "the description contradicts itself (an object is missing or listed twice) or is too large",
+            timeout: "the description is too large",
+            ..self
+        }
     }
 
     /// Whether a killed child has not exited.
@@ -107,7 +130,9 @@ impl Child {
             Ok(input) => input,
             Err(error) => return Answer::Failed(error.to_string()),
         };
-        let (mut child, output) = match start(command, self.subcommand, input) {
+        // Without the file, a crash has no message.
+        let errors = errors_file().ok();
+        let (mut child, output) = match start(command, self.subcommand, input, errors.as_ref()) {
             Ok(started) => started,
             Err(error) => return Answer::Failed(format!("cannot start the probe process: {error}")),
         };
@@ -125,11 +150,13 @@ impl Child {
             self.stuck = Some(child);
         }
         let response = match received {
-            Err(_) => Err(format!("no response within {:?}: a driver hangs", self.limit)),
+            Err(_) => Err(format!("no response within {:?}: {}", self.limit, self.timeout)),
             Ok(Err(error)) => Err(format!("cannot read the response: {error}")),
             Ok(Ok(text)) => serde_json::from_slice(&text).map_err(|error| match status {
                 Some(status) if !status.success() => {
-                    format!("a library crashed: the probe process ended with {status}")
+                    let line = errors.as_ref().map(last_line).unwrap_or_default();
+                    let separator = if line.is_empty() { "" } else { ": " };
+                    format!("{}: the probe process ended with {status}{separator}{line}", self.crash)
                 }
                 _ => format!("cannot parse the response: {error}"),
             }),
@@ -162,9 +189,35 @@ fn own_executable(subcommand: &str) -> Command {
 /// A child's output: its response, or everything before it closed its output.
 type Output = Receiver<io::Result<Vec<u8>>>;
 
+/// A file in memory for the error output of a child.
+///
+/// It has a fixed size: neither much output nor a process that outlives the child can block, or take memory.
+fn errors_file() -> io::Result<File> {
+    let file = File::from(memfd_create("errors", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.set_len(MAX_ERROR_BYTES as u64)?;
+    fcntl_add_seals(&file, SealFlags::GROW)?;
+    Ok(file)
+}
+
+/// The last line of a child's error output, at most [`MAX_LINE`] characters of it.
+fn last_line(errors: &File) -> String {
+    let mut bytes = vec![0; MAX_ERROR_BYTES];
+    let length = errors.read_at(&mut bytes, 0).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    let written = text.trim_end_matches('\0');
+    let last = written.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    last.chars().take(MAX_LINE).collect()
+}
+
 /// Starts the child, and a thread of this name that reads its output.
-fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(process::Child, Output)> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+fn start(
+    mut command: Command,
+    name: &str,
+    input: Vec<u8>,
+    errors: Option<&File>,
+) -> io::Result<(process::Child, Output)> {
+    let errors = errors.and_then(|file| file.try_clone().ok()).map_or_else(Stdio::null, Stdio::from);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn()?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = channel();
@@ -281,13 +334,56 @@ pub fn serve<I: DeserializeOwned, T: Serialize>(
 mod tests {
     use super::*;
 
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_crash_or_no_response_is_reported_with_its_likely_cause() {
+        let driver = || Child::new("test", Duration::from_mins(1));
+        // much output is cut, and does not block
+        let many = "yes 0123456789abcdef | head -c 1000000 >&2; kill -KILL $$";
+        for (mut child, script, expected) in [
+            (
+                driver(),
+                "kill -KILL $$",
+                "a library crashed: the probe process ended with signal: 9 (SIGKILL)",
+            ),
+            (
+                driver(),
+                "echo first >&2; printf 'topology.c:7: failed.\\n\\n' >&2; kill -KILL $$",
+                "a library crashed: the probe process ended with signal: 9 (SIGKILL): topology.c:7: failed.",
+            ),
+            (
+                driver().of_description(),
+                "echo failed >&2; exit 3",
+                "the description contradicts itself (an object is missing or listed twice) or is too large: the probe \
+                 process ended with exit status: 3: failed",
+            ),
+            (
+                Child::new("test", Duration::from_millis(10)),
+                "exec sleep 60",
+                "no response within 10ms: a driver hangs",
+            ),
+            (
+                Child::new("test", Duration::from_millis(10)).of_description(),
+                "exec sleep 60",
+                "no response within 10ms: the description is too large",
+            ),
+        ] {
+            assert_eq!(child.run::<u32>(shell(script), &()), Answer::Failed(expected.to_owned()), "{script}");
+        }
+        let Answer::Failed(message) = driver().run::<u32>(shell(many), &()) else { panic!("it crashes") };
+        assert!(message.starts_with("a library crashed"), "{message}");
+        assert!(message.len() < 500, "{message}");
+        let found = driver().run(shell("echo warning >&2; echo '{\"found\":8}'"), &());
+        assert_eq!(found, Answer::Found(8), "error output alone is no failure");
+    }
+
     #[test]
     fn a_response_is_valid_even_if_the_child_does_not_exit() {
-        let shell = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
         // `tail` exits without a reader, so the output stays open as another descriptor
         let open = "exec 3>&1 >/dev/null";
         let closed = "exec >/dev/null";

@@ -33,10 +33,10 @@ pub fn without(spec: &mut NodeTopologySpec, addresses: &BTreeSet<String>) {
         .retain(|link| [&link.source, &link.destination].iter().all(|end| is_present.contains(end.as_str())));
 }
 
-/// Merges the functions of each Xilinx FPGA board into one device.
+/// Merges the functions of each FPGA board into one device.
 ///
 /// Function 0 of an Alveo manages the board (`xclmgmt`, `ami`); programs use the following ones. The first of these is
-/// kept, and inherits attributes that only another function reports.
+/// kept, and of an Intel board function 0. It inherits attributes that only another function reports.
 pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
     let mut boards = BTreeMap::<String, Vec<Device>>::new();
     let mut others = Vec::new();
@@ -46,9 +46,11 @@ pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
             None => others.push(device),
         }
     }
+    others.retain(|device| virtio_slot(device).is_none_or(|slot| !boards.contains_key(slot)));
     others.extend(boards.into_values().map(|mut functions| {
         functions.sort_by(|one, other| one.pci_bus_id.cmp(&other.pci_bus_id));
-        let place = usize::from(functions.len() > 1);
+        let is_managed = functions.iter().all(|it| it.vendor.as_deref() == Some("xilinx"));
+        let place = usize::from(is_managed && functions.len() > 1);
         let mut board = functions.swap_remove(place);
         for other in functions {
             board.model = board.model.or(other.model);
@@ -70,6 +72,7 @@ pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
 /// devices.
 pub fn is_of_board(device: &Device, devices: &[Device]) -> bool {
     slot(device)
+        .or_else(|| virtio_slot(device))
         .is_some_and(|slot_of_it| devices.iter().any(|it| it.id != device.id && slot(it) == Some(slot_of_it)))
 }
 
@@ -81,10 +84,18 @@ pub fn is_beside_board(found: &Device, devices: &[Device]) -> bool {
     place.is_some() && devices.iter().any(|it| other(&it))
 }
 
-/// The slot of a Xilinx FPGA board: the address without the function number.
+/// The slot of an FPGA board with several functions: the address without the function number.
 fn slot(device: &Device) -> Option<&str> {
-    let is_board = device.type_ == "FPGA" && device.vendor.as_deref() == Some("xilinx");
+    let is_board =
+        device.type_ == "FPGA" && matches!(device.vendor.as_deref(), Some("xilinx" | "intel" | "silicom"));
     Some(device.pci_bus_id.as_deref().filter(|_| is_board)?.rsplit_once('.')?.0)
+}
+
+/// The slot of a virtio function with the class of an accelerator: boards with Intel's Open FPGA Stack have one, for
+/// the network interface of an image.
+fn virtio_slot(device: &Device) -> Option<&str> {
+    let is_virtio = device.type_ == "Accelerator" && device.vendor.as_deref() == Some("virtio");
+    Some(device.pci_bus_id.as_deref().filter(|_| is_virtio)?.rsplit_once('.')?.0)
 }
 
 #[cfg(test)]
@@ -172,5 +183,36 @@ mod tests {
         assert!(is_beside_board(&manager("0000:5e:00.0"), &joined));
         assert!(!is_beside_board(&manager("0000:5e:00.1"), &joined), "it is the board");
         assert!(!is_beside_board(&manager("0000:3b:00.1"), &joined), "it is next to a GPU");
+    }
+
+    /// An N6001 has four functions with its own id, and one of virtio.
+    #[test]
+    fn a_board_with_the_open_fpga_stack_is_its_function_0() {
+        let intel = |address| function("FPGA", "intel", address, None);
+        let virtio = |type_, address| function(type_, "virtio", address, None);
+        let joined = join_boards(vec![
+            intel("0000:b1:00.4"),
+            intel("0000:b1:00.0"),
+            intel("0000:b1:00.1"),
+            intel("0000:b1:00.2"),
+            virtio("Accelerator", "0000:b1:00.3"),
+            virtio("Accelerator", "0000:b2:00.3"),
+            virtio("NIC", "0000:b1:00.5"),
+            function("FPGA", "silicom", "0000:c1:00.1", None),
+            function("FPGA", "silicom", "0000:c1:00.0", None),
+            intel("0000:d1:00.0"),
+        ]);
+        let expected = [
+            "accelerator-0000:b2:00.3",
+            "nic-0000:b1:00.5",
+            "fpga-0000:b1:00.0",
+            "fpga-0000:c1:00.0",
+            "fpga-0000:d1:00.0",
+        ];
+        assert_eq!(ids(&joined), expected);
+        // functions that an older agent published are not reported as lost
+        assert!(is_of_board(&intel("0000:b1:00.1"), &joined));
+        assert!(is_of_board(&virtio("Accelerator", "0000:b1:00.3"), &joined));
+        assert!(!is_of_board(&virtio("Accelerator", "0000:b2:00.3"), &joined));
     }
 }

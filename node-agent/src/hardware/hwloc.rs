@@ -13,6 +13,8 @@ mod pci;
 pub use devices::{prefix, short_vendor};
 pub use pci::{is_address, normal_address};
 
+use std::path::{Path, PathBuf};
+
 use crds::NodeTopologySpec;
 use hwlocality::{
     Topology,
@@ -47,6 +49,22 @@ pub enum Error {
     /// hwloc reports only an error number.
     #[error("hwloc failed: {0}")]
     Failed(String),
+    /// The folder of another machine's files has none; hwloc would describe this machine.
+    #[error(
+        "HWLOC_FSROOT={} has no sys/devices/system/cpu: it must contain the machine's /sys and /proc", .0.display()
+    )]
+    Root(PathBuf),
+    /// More memory than a machine can have.
+    #[error("NUMA node {node} has {bytes} bytes of memory, which is impossible: correct its size")]
+    Memory {
+        /// The number of the node.
+        node: usize,
+        /// Its memory.
+        bytes: u64,
+    },
+    /// Two devices cannot be told apart.
+    #[error("two PCI devices have the address {0}: each needs its own")]
+    Address(String),
 }
 
 /// The memory limit of hwloc, in bytes. A machine with a thousand processors takes a tenth of it; a wrong number in a
@@ -65,11 +83,11 @@ const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
 /// They include devices that the process itself may not use.
 pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     let topology = load(machine)?;
-    let mut domains = domains::read(&topology);
+    let mut domains = domains::read(&topology)?;
     if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
         domains::set_total_memory(&mut domains, changes::memory_of_only_domain(&changes::root()));
     }
-    let found = devices::read(&topology, &domains);
+    let found = devices::read(&topology, &domains)?;
     domains::adopt_device_memory(&mut domains, &found);
     let links = links::read(&topology, &domains, &found);
     let devices = domains.into_iter().map(|domain| domain.device).chain(found).collect();
@@ -85,6 +103,9 @@ pub fn probe(machine: &Machine) -> Answer<NodeTopologySpec> {
 }
 
 fn load(machine: &Machine) -> Result<Topology, Error> {
+    if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
+        check_root(&changes::root())?;
+    }
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let mut builder = Topology::builder();
     // hwloc fails to disable missing components, such as OpenCL and GL without the plugins.
@@ -112,6 +133,14 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
     })
 }
 
+/// Fails if a root other than the system's own lists no processors: hwloc then takes those of this machine.
+fn check_root(root: &Path) -> Result<(), Error> {
+    if root == Path::new("/") || root.join("sys/devices/system/cpu").is_dir() {
+        return Ok(());
+    }
+    Err(Error::Root(root.to_owned()))
+}
+
 /// The likely defect of an XML file that hwloc rejects without a message.
 fn hint(xml: &str) -> &'static str {
     let head = xml.get(..xml.len().min(512)).unwrap_or_default();
@@ -121,5 +150,67 @@ fn hint(xml: &str) -> &'static str {
         " (it was written by hwloc 3: write it with `lstopo --export-xml-flags v2`)"
     } else {
         ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_without_processors_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let error = check_root(root.path()).unwrap_err().to_string();
+        let expected = format!(
+            "HWLOC_FSROOT={} has no sys/devices/system/cpu: it must contain the machine's /sys and /proc",
+            root.path().display()
+        );
+        assert_eq!(error, expected);
+        std::fs::create_dir_all(root.path().join("sys/devices/system/cpu")).unwrap();
+        assert!(check_root(root.path()).is_ok());
+        assert!(check_root(Path::new("/")).is_ok());
+    }
+
+    /// A machine with a core, so many bytes of memory, and accelerators at these addresses.
+    fn machine(bytes: &str, addresses: &[&str]) -> Machine {
+        let sets = "cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" complete_nodeset=\"0x1\"";
+        let device = |(index, address): (usize, &&str)| {
+            format!(
+                "<object type=\"PCIDev\" gp_index=\"{}\" pci_busid=\"{address}\" \
+                 pci_type=\"1200 [1e52:401e] [0000:0000] 00\" pci_link_speed=\"1.0\"/>",
+                index + 10
+            )
+        };
+        let devices: String = addresses.iter().enumerate().map(device).collect();
+        Machine::Xml(format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology version=\"2.0\">\
+             <object type=\"Machine\" os_index=\"0\" {sets} allowed_cpuset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\
+             <object type=\"NUMANode\" os_index=\"0\" {sets} gp_index=\"2\" local_memory=\"{bytes}\"/>\
+             <object type=\"Core\" os_index=\"0\" {sets} gp_index=\"3\">\
+             <object type=\"PU\" os_index=\"0\" {sets} gp_index=\"4\"/></object>\
+             <object type=\"Bridge\" gp_index=\"5\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[00-ff]\">{devices}</object>\
+             </object></topology>"
+        ))
+    }
+
+    #[test]
+    fn impossible_memory_and_repeated_addresses_are_refused() {
+        let read = |bytes: &str, addresses: &[&str]| match read(&machine(bytes, addresses)) {
+            Ok(spec) => spec.summary(),
+            Err(error) => error.to_string(),
+        };
+        let most = (1_u64 << 56).to_string();
+        assert_eq!(read("1024", &["0000:12:00.0", "0000:13:00.0"]), "1 NUMA Domain, 2 NPU");
+        assert_eq!(read(&most, &[]), "1 NUMA Domain");
+        for bytes in ["-1", "18446744073709551615"] {
+            assert_eq!(
+                read(bytes, &[]),
+                "NUMA node 0 has 18446744073709551615 bytes of memory, which is impossible: correct its size"
+            );
+        }
+        assert_eq!(
+            read("1024", &["0000:12:00.0", "0000:12:00.0"]),
+            "two PCI devices have the address 0000:12:00.0: each needs its own"
+        );
     }
 }

@@ -11,8 +11,12 @@ enum Class {
     Any,
     /// A display controller, class 03.
     Display,
-    /// A processing accelerator, class 12, or a co-processor, class 0b40.
+    /// Multimedia, class 04.
+    Multimedia,
+    /// A processing accelerator, class 12 without engines that move data (1201), or a co-processor, class 0b40.
     Compute,
+    /// A co-processor, class 0b40.
+    CoProcessor,
 }
 
 /// A type of device.
@@ -107,13 +111,16 @@ const TABLE: &[Row] = &[
         Class::Any,
         Type::Npu,
     ),
-    // Intel's FPGA cards. Source: drivers/fpga/dfl-pci.c.
+    // Intel's FPGA cards. Source: drivers/fpga/dfl-pci.c; OFS/opae-sdk, opae.cfg (af00); DPDK,
+    // drivers/baseband/fpga_5gnr_fec (0d8f).
     row(
         INTEL,
         &[
             (0x09c4, 0x09c5),
             (0x0b2b, 0x0b2c),
             (0x0b30, 0x0b31),
+            (0x0d8f, 0x0d90),
+            (0xaf00, 0xaf01),
             (0xbcbd, 0xbcbd),
             (0xbcbf, 0xbcc1),
             (0xbcce, 0xbccf),
@@ -149,17 +156,18 @@ const TABLE: &[Row] = &[
     ),
     row(INTEL, ALL, Class::Display, Type::Gpu),
     // QuickAssist: compression and encryption. Source: drivers/crypto/intel/qat.
-    row(INTEL, ALL, Class::Compute, Type::Nothing),
+    row(INTEL, ALL, Class::CoProcessor, Type::Nothing),
     // Ascend 310, 910 and successors; the other accelerators are engines of Kunpeng processors (ZIP a250, SEC a255,
     // HPRE a258). Source: pci.ids, and drivers/crypto/hisilicon.
     row(HUAWEI, &[(0xd000, 0xdfff)], Class::Compute, Type::Npu),
     row(HUAWEI, &[(0xa000, 0xafff)], Class::Any, Type::Nothing),
-    // F1 instances, with the class of a memory controller; Inferentia and Trainium, with the class of a system
-    // peripheral. Source: aws/aws-fpga; aws-neuron-driver, neuron_pci.c.
-    row(AMAZON, &[(0xf000, 0xf01f)], Class::Any, Type::Fpga),
+    // F1 and F2 instances, with the class of a memory controller: without an image (1042, 9048), and with one, whose
+    // id is the developer's choice; Inferentia and Trainium, with the class of a system peripheral. Source:
+    // aws/aws-fpga; aws-neuron-driver, neuron_pci.c.
+    row(AMAZON, &[(0x1042, 0x1042), (0x9048, 0x9048), (0xf000, 0xffff)], Class::Any, Type::Fpga),
     row(
         AMAZON,
-        &[(0x7064, 0x7067), (0x7164, 0x7164), (0x7264, 0x7264), (0x7364, 0x7366)],
+        &[(0x7064, 0x7067), (0x7164, 0x7164), (0x7264, 0x7264), (0x7364, 0x7366), (0x7564, 0x7565)],
         Class::Any,
         Type::Npu,
     ),
@@ -184,8 +192,9 @@ const TABLE: &[Row] = &[
     row(0x17cb, &[(0xa080, 0xa080), (0xa100, 0xa110)], Class::Any, Type::Npu),
     // Habana Gaudi. Source: drivers/accel/habanalabs.
     row(0x1da3, ALL, Class::Any, Type::Npu),
-    // FPGAs of Xilinx, Altera, Achronix and Lattice; boards of Silicom with Intel's. Source: pci.ids;
-    // drivers/fpga/dfl-pci.c.
+    // FPGAs of Xilinx, Altera, Achronix and Lattice; boards of Silicom with Intel's. Sound cards of RME have ids of
+    // Xilinx. Source: pci.ids; drivers/fpga/dfl-pci.c.
+    row(0x10ee, ALL, Class::Multimedia, Type::Nothing),
     row(0x10ee, ALL, Class::Any, Type::Fpga),
     row(0x1172, ALL, Class::Any, Type::Fpga),
     row(0x1204, ALL, Class::Any, Type::Fpga),
@@ -273,7 +282,9 @@ pub fn device_type(class: u16, vendor: u16, device: u16) -> Option<&'static str>
         let has_class = match row.class {
             Class::Any => true,
             Class::Display => base == 0x03,
-            Class::Compute => base == 0x12 || (base, sub) == (0x0b, 0x40),
+            Class::Multimedia => base == 0x04,
+            Class::Compute => (base == 0x12 && sub != 0x01) || (base, sub) == (0x0b, 0x40),
+            Class::CoProcessor => (base, sub) == (0x0b, 0x40),
         };
         let ranges = row.devices;
         let has_device =
@@ -286,6 +297,8 @@ pub fn device_type(class: u16, vendor: u16, device: u16) -> Option<&'static str>
     match (base, sub) {
         // A 3D controller without a display is for computing.
         (0x03, 0x02) => Some("GPU"),
+        // SDXI moves data. Source: the PCI Code and ID Assignment Specification.
+        (0x12, 0x01) => None,
         (0x12, _) | (0x0b, 0x40) => Some("Accelerator"),
         _ => None,
     }
@@ -326,24 +339,36 @@ mod tests {
             (0x0300, "8086:0102", "-", "HD 2000"),
             (0x1180, "1022:17f0", "NPU", "Ryzen AI"),
             (0x1080, "1022:1649", "-", "security processor"),
+            (0x1201, "1022:14dc", "-", "SDXI"),
+            (0x1201, "1002:1234", "-", "SDXI of a vendor whose accelerators are GPUs"),
             (0x1200, "8086:b03e", "NPU", "Panther Lake NPU"),
             (0x1200, "8086:7d1d", "NPU", "Meteor Lake NPU"),
             (0x0b40, "8086:4940", "-", "QuickAssist"),
             (0x0b40, "8086:225c", "Accelerator", "Xeon Phi"),
             (0x1200, "8086:09c4", "FPGA", "PAC Arria 10"),
             (0x1200, "8086:bcce", "FPGA", "N6000"),
+            (0x1200, "8086:0d8f", "FPGA", "5G FEC of N3000"),
+            (0x1200, "8086:af00", "FPGA", "Open FPGA Stack"),
+            (0x1200, "8086:0d5c", "Accelerator", "ACC100"),
             (0x1200, "19e5:d802", "NPU", "Ascend 910B"),
             (0x1200, "19e5:a250", "-", "compression of a Kunpeng"),
             (0x1000, "19e5:a255", "-", "encryption of a Kunpeng"),
             (0x1200, "1da3:1020", "NPU", "Gaudi 2"),
             (0x1200, "17cb:a100", "NPU", "Cloud AI 100"),
             (0x0880, "1d0f:7364", "NPU", "Trainium 2"),
+            (0x0880, "1d0f:7564", "NPU", "Trainium 3"),
+            (0x0880, "1d0f:7565", "NPU", "Trainium 3"),
             (0x0580, "1d0f:f000", "FPGA", "F1"),
+            (0x0580, "1d0f:1042", "FPGA", "F1 without an image"),
+            (0x0580, "1d0f:9048", "FPGA", "F2 without an image"),
+            (0x0580, "1d0f:f0ff", "FPGA", "an image of F2"),
+            (0x0108, "1d0f:8061", "-", "a disk of EC2"),
             (0x0200, "1d0f:ec20", "NIC", "Elastic Network Adapter"),
             (0x0880, "1ae0:0063", "NPU", "TPU v5e"),
             (0x0200, "1ae0:0042", "NIC", "gVNIC"),
             (0x1200, "10ee:5004", "FPGA", "Alveo U250"),
             (0x0700, "10ee:9038", "FPGA", "Xilinx XDMA"),
+            (0x0401, "10ee:3fc6", "-", "RME Hammerfall, a sound card"),
             (0x1200, "1e52:401e", "NPU", "Tenstorrent Wormhole"),
             (0x0b40, "1e60:2864", "NPU", "Hailo-8"),
             (0x0b40, "1bcf:001c", "Accelerator", "NEC Vector Engine"),

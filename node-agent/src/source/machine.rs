@@ -103,6 +103,8 @@ impl Machine {
         network_root: Option<PathBuf>,
     ) -> Self {
         let described = description.is_some() || root() != Path::new("/");
+        let hwloc = Child::new(PROBE_HWLOC, HWLOC_LIMIT);
+        let hwloc = if description.is_some() { hwloc.of_description() } else { hwloc };
         Self {
             has_nvml: !described || nvml_library.is_some(),
             nvml_library,
@@ -115,7 +117,7 @@ impl Machine {
             node: node.into(),
             description,
             root: root(),
-            hwloc: Child::new(PROBE_HWLOC, HWLOC_LIMIT),
+            hwloc,
             hwloc_drives: false,
             probed_at: None,
             hwloc_ran_at: None,

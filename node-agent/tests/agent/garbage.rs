@@ -151,7 +151,12 @@ fn a_crash_of_the_probe_process_is_reported() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "the agent exits normally: {stderr}");
     assert!(
-        stderr.contains("machine.xml: a library crashed: the probe process ended with signal: 6"),
+        stderr.contains(
+            "machine.xml: the description contradicts itself (an object is missing or listed twice) or is too large: \
+             the probe process ended with signal: 6"
+        ),
         "{stderr}"
     );
+    // the reason of hwloc, which names what it checks
+    assert!(stderr.contains("hwloc__check_nodesets: Assertion"), "{stderr}");
 }

@@ -9,6 +9,7 @@ use hwlocality::{
 };
 
 use super::{
+    Error,
     domains::{self, Domain},
     object::{info, number, pci_of},
     pci,
@@ -18,8 +19,8 @@ use crate::hardware::{functions::join_boards, pci_ids};
 /// The backends that report devices, the most precise first.
 const BACKENDS: [&str; 6] = ["CUDA", "NVML", "RSMI", "LevelZero", "OpenCL", "VectorEngine"];
 
-/// Each device that an actor could use, once, whichever backends report it.
-pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
+/// Each device that an actor could use, once, whichever backends report it. Two PCI devices at one address are an error.
+pub fn read(topology: &Topology, domains: &[Domain]) -> Result<Vec<Device>, Error> {
     let mut devices = BTreeMap::<String, Device>::new();
     for object in topology.objects_with_type(ObjectType::PCIDevice) {
         let Some(ObjectAttributes::PCIDevice(attributes)) = object.attributes() else { continue };
@@ -40,7 +41,9 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
             numa_node: near.and_then(|domain| domain.device.numa_node),
             ..Device::default()
         };
-        devices.insert(address, device);
+        if devices.insert(address.clone(), device).is_some() {
+            return Err(Error::Address(address));
+        }
     }
     let mut unaddressed = BTreeMap::<&str, Vec<Device>>::new();
     let mut reported: Vec<_> =
@@ -79,7 +82,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
     }
     // Devices without an address cannot be matched across backends, so only the most precise backend is used.
     let chosen = BACKENDS.iter().find_map(|backend| unaddressed.remove(backend)).unwrap_or_default();
-    join_boards(devices.into_values().chain(chosen).collect())
+    Ok(join_boards(devices.into_values().chain(chosen).collect()))
 }
 
 /// The prefix of the id of a device of this type.

@@ -16,9 +16,13 @@ use hwlocality::{
 };
 
 use super::{
+    Error,
     kinds::{self, Kind},
     object::info,
 };
+
+/// The most bytes of a NUMA node: no processor addresses more.
+const MAX_BYTES: u64 = 1 << 56;
 
 /// A NUMA node of the system as a device.
 pub struct Domain {
@@ -56,9 +60,12 @@ impl Draft<'_> {
     }
 }
 
-/// The domains in the order of their numbers.
-pub fn read(topology: &Topology) -> Vec<Domain> {
+/// The domains in the order of their numbers. Memory that no machine has is an error.
+pub fn read(topology: &Topology) -> Result<Vec<Domain>, Error> {
     let mut drafts = nodes(topology);
+    if let Some(draft) = drafts.iter().find(|draft| draft.bytes() > MAX_BYTES) {
+        return Err(Error::Memory { node: draft.number, bytes: draft.bytes() });
+    }
     share_cores(topology, &mut drafts);
     drafts.extend(without_memory(topology, &drafts));
     drafts.sort_by_key(|draft| draft.number);
@@ -69,7 +76,7 @@ pub fn read(topology: &Topology) -> Vec<Domain> {
         has_cores: draft.has_cores(),
         memory_of: draft.memory_of.clone(),
     };
-    drafts.iter().map(domain).collect()
+    Ok(drafts.iter().map(domain).collect())
 }
 
 /// The memory nodes of the system, without cores.
@@ -109,7 +116,8 @@ fn share_cores(topology: &Topology, drafts: &mut [Draft<'_>]) {
     }
 }
 
-/// The domains of processing units that belong to no memory node: one for each die or package.
+/// The domains of processing units that belong to no memory node: one for each die or package, and for each memory node
+/// that hwloc lists without memory.
 ///
 /// Their number is that of the node that hwloc lists without memory, or else the lowest free number.
 fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft<'a>> {
@@ -117,7 +125,8 @@ fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft
     for draft in drafts {
         taken |= &draft.own;
     }
-    let mut groups = Vec::<(CpuSet, Option<usize>)>::new();
+    // Of a package that is in part without memory, each core is found alone.
+    let mut groups = Vec::<(CpuSet, Option<usize>, u64)>::new();
     let mut grouped = taken.clone();
     for unit in topology.objects_with_type(ObjectType::PU) {
         if unit.cpuset().is_none_or(|set| set.is_empty() || set.intersects(&grouped)) {
@@ -127,12 +136,16 @@ fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft
         let Some(cpus) = whole.cpuset() else { continue };
         let cpus = &*cpus - &grouped;
         grouped |= &cpus;
-        groups.push((cpus, only_node(whole)));
+        let (known, package) = (only_node(whole), package_id(whole));
+        match groups.iter_mut().find(|(_, node, of)| (*node, *of) == (known, package)) {
+            Some((all, ..)) => *all |= &cpus,
+            None => groups.push((cpus, known, package)),
+        }
     }
     let mut numbers: BTreeSet<usize> = drafts.iter().map(|draft| draft.number).collect();
     // Groups with known numbers come first, so that no other group takes one of these.
-    groups.sort_by_key(|(_, known)| Reverse(known.is_some()));
-    let numbered = groups.into_iter().map(|(own, known)| {
+    groups.sort_by_key(|(_, known, _)| Reverse(known.is_some()));
+    let numbered = groups.into_iter().map(|(own, known, _)| {
         // One of n + 1 numbers is free if n are used.
         let free = || (0..=numbers.len()).find(|number| !numbers.contains(number));
         let number = known.filter(|known| !numbers.contains(known)).or_else(free).unwrap_or_default();
@@ -155,6 +168,13 @@ fn die<'a>(unit: &'a TopologyObject, with_memory: &CpuSet) -> &'a TopologyObject
         whole = parent;
     }
     whole
+}
+
+/// hwloc's id of the die or package that an object is, or belongs to; 0 if there is none.
+fn package_id(object: &TopologyObject) -> u64 {
+    let mut all = std::iter::once(object).chain(object.ancestors());
+    let is_package = |it: &&TopologyObject| matches!(it.object_type(), ObjectType::Die | ObjectType::Package);
+    all.find(is_package).map_or(0, TopologyObject::global_persistent_index)
 }
 
 /// The memory node of an object, with or without memory, if there is exactly one.

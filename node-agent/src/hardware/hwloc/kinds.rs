@@ -5,7 +5,7 @@ use hwlocality::{Topology, cpu::cpuset::CpuSet};
 /// The capacity of the fastest core, on the scale of Linux' `cpu_capacity`, if the system reports only frequencies.
 const MAX_CAPACITY: u64 = 1024;
 
-/// Cores of one name and nearly equal capacity.
+/// Cores of one name and nearly equal frequencies or capacity.
 pub struct Kind {
     /// The name, such as `IntelAtom`, if the system reports one.
     pub name: Option<String>,
@@ -13,6 +13,8 @@ pub struct Kind {
     pub capacity: i32,
     /// Its processing units.
     pub cpus: CpuSet,
+    /// The base frequency in MHz, if known.
+    base: Option<u64>,
 }
 
 /// A kind as hwloc reports it.
@@ -21,13 +23,14 @@ struct Report {
     /// Linux' `cpu_capacity`.
     capacity: Option<u64>,
     megahertz: Option<u64>,
+    base: Option<u64>,
     cpus: CpuSet,
 }
 
 /// The kinds of cores, the slowest first; empty if all cores are equal, or if their capacities are unknown.
 ///
 /// hwloc reports a kind for each maximum frequency, but favoured cores are only a few percent faster. Capacities that
-/// differ by at most a tenth form one kind.
+/// differ by at most a tenth form one kind, unless the base frequencies differ by more.
 pub fn read(topology: &Topology) -> Vec<Kind> {
     let Ok(kinds) = topology.cpu_kinds() else { return Vec::new() };
     let reports = kinds.map(|kind| {
@@ -40,6 +43,7 @@ pub fn read(topology: &Topology) -> Vec<Kind> {
             name: info("CoreType").map(str::to_owned),
             capacity: number("LinuxCapacity"),
             megahertz: number("FrequencyMaxMHz").or_else(|| number("FrequencyBaseMHz")),
+            base: number("FrequencyBaseMHz"),
             cpus: kind.cpuset.clone(),
         }
     });
@@ -62,21 +66,30 @@ fn merge(mut reports: Vec<Report>) -> Vec<Kind> {
     let mut kinds = Vec::<Kind>::new();
     for (capacity, report) in measured {
         let is_same = |kind: &&mut Kind| {
-            kind.name == report.name && i64::from(capacity) * 10 <= i64::from(kind.capacity) * 11
+            kind.name == report.name
+                && i64::from(capacity) * 10 <= i64::from(kind.capacity) * 11
+                && is_near(kind.base, report.base)
         };
         match kinds.iter_mut().rev().find(is_same) {
             Some(kind) => kind.cpus |= &report.cpus,
-            None => kinds.push(Kind { name: report.name, capacity, cpus: report.cpus }),
+            None => kinds.push(Kind { name: report.name, capacity, cpus: report.cpus, base: report.base }),
         }
     }
     if kinds.len() > 1 { kinds } else { Vec::new() }
+}
+
+/// Whether two base frequencies differ by at most a tenth, or one is unknown.
+fn is_near(one: Option<u64>, other: Option<u64>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return true };
+    u128::from(one.max(other)) * 10 <= u128::from(one.min(other)) * 11
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The kinds of reports such as `IntelAtom - 3800`: name, capacity, frequency; one processing unit each.
+    /// The kinds of reports such as `IntelAtom - 3800 1400`: name, capacity, maximum and base frequency; one processing
+    /// unit each.
     fn kinds(reports: &[&str]) -> String {
         let report = |(unit, text): (usize, &&str)| {
             let mut parts = text.split_whitespace().map(|part| Some(part).filter(|part| *part != "-"));
@@ -85,7 +98,7 @@ mod tests {
             cpus.set(hwlocality::bitmap::BitmapIndex::try_from(unit).unwrap());
             let name = next().map(str::to_owned);
             let mut number = || next().map(|text| text.parse().unwrap());
-            Report { name, capacity: number(), megahertz: number(), cpus }
+            Report { name, capacity: number(), megahertz: number(), base: number(), cpus }
         };
         let kinds = merge(reports.iter().enumerate().map(report).collect());
         let shown = kinds.iter().map(|kind| {
@@ -115,6 +128,9 @@ mod tests {
             (&["IntelAtom - 4000", "IntelCore - 4100"], "IntelAtom 999 1, IntelCore 1024 1"),
             // favoured cores of an ordinary processor
             (&["- - 4900", "- - 5000", "- - 5100"], ""),
+            (&["- - 4900 3000", "- - 5000 3100", "- - 5100"], ""),
+            // Lakefield: nearly equal maximum, but different base frequencies
+            (&["- - 2800 1400", "- - 3000 2000"], "- 955 1, - 1024 1"),
             (&["- 1024 3000"], ""),
             // unknown capacities
             (&["IntelAtom - -", "IntelCore - -"], ""),
