@@ -3,6 +3,7 @@
 mod cluster;
 mod demand;
 mod devices;
+mod disks;
 mod dra;
 mod dra_partitions;
 mod links;
