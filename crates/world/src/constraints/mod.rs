@@ -20,6 +20,7 @@ pub(crate) mod shared_counters;
 pub(crate) mod static_volumes;
 pub(crate) mod topology_spread;
 pub(crate) mod unreachable;
+pub(crate) mod volume_choice;
 pub(crate) mod volume_claims;
 pub(crate) mod volume_limits;
 pub(crate) mod volume_rooms;

@@ -15,4 +15,6 @@ mod pods;
 mod quotas;
 mod reading;
 mod templates;
+mod volume_choice;
+mod volume_limits;
 mod volumes;
