@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeCl
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -155,6 +155,8 @@ impl Lister<'_> {
             self.add::<PersistentVolume>(&objects),
             self.add::<StorageClass>(&objects),
             self.add::<CSINode>(&objects),
+            self.add::<CSIDriver>(&objects),
+            self.add::<CSIStorageCapacity>(&objects),
             self.add::<ResourceClaimTemplate>(&objects),
             self.add::<ResourceClaim>(&objects),
             self.add::<DeviceClass>(&objects),

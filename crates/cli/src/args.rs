@@ -40,7 +40,7 @@ Examples:
       Show what the operator would change now: a dry run on the cluster of the kubeconfig.
 
   kubectl get nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps -A -o yaml > cluster.yaml
-  kubectl get runtimeclasses,priorityclasses,serviceaccounts,persistentvolumeclaims,persistentvolumes,storageclasses,csinodes,resourceclaimtemplates,resourceclaims,deviceclasses,resourceslices -A -o yaml > references.yaml
+  kubectl get runtimeclasses,priorityclasses,serviceaccounts,persistentvolumeclaims,persistentvolumes,storageclasses,csinodes,csidrivers,csistoragecapacities,resourceclaimtemplates,resourceclaims,deviceclasses,resourceslices -A -o yaml > references.yaml
   kubectl cairn plan -f cluster.yaml -f references.yaml -f new-application.yaml
       Plan from a dump of the cluster, with an application that is not deployed yet. What a template names and no file has does not exist.
 

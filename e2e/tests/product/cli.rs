@@ -35,7 +35,8 @@ async fn a_cluster_dump_is_planned_as_by_the_operator() {
     let kinds = concat!(
         "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,",
         "instances,configmaps,leases,runtimeclasses,priorityclasses,serviceaccounts,persistentvolumeclaims,",
-        "persistentvolumes,storageclasses,csinodes,resourceclaimtemplates,resourceclaims,deviceclasses,resourceslices"
+        "persistentvolumes,storageclasses,csinodes,csidrivers,csistoragecapacities,resourceclaimtemplates,",
+        "resourceclaims,deviceclasses,resourceslices"
     );
     let from_dump = e2e::wait_for("both snapshots are equal", TIMEOUT, async || {
         let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;

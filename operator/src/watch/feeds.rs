@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -67,6 +67,8 @@ fn add_scheduling(watches: &mut Watches, caches: &CachesCell) {
     add::<PersistentVolume>(watches, scheduling::unversioned, caches);
     add::<StorageClass>(watches, slim::metadata, caches);
     add::<CSINode>(watches, scheduling::identity, caches);
+    add::<CSIDriver>(watches, scheduling::identity, caches);
+    add::<CSIStorageCapacity>(watches, scheduling::identity, caches);
     add_if_served::<DeviceClass>(watches, scheduling::device_class, caches);
     add_if_served::<ResourceClaim>(watches, scheduling::resource_claim, caches);
     add_if_served::<ResourceClaimTemplate>(watches, scheduling::identity, caches);

@@ -11,7 +11,7 @@ use k8s_openapi::api::resource::v1::{
     DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate, ResourceSlice,
 };
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -46,7 +46,9 @@ indexed! {
     PersistentVolumeClaim: has_claimed_volume;
     PersistentVolume: has_claimed_volume;
     StorageClass: has_claimed_volume;
-    CSINode: has_claimed_volume;
+    CSINode: |spec| has_claimed_volume(spec) || has_disk(spec);
+    CSIDriver: has_claimed_volume;
+    CSIStorageCapacity: has_claimed_volume;
     DeviceClass: has_resource_claim;
     ResourceClaim: has_resource_claim;
     ResourceClaimTemplate: has_resource_claim;
@@ -56,6 +58,11 @@ indexed! {
 fn has_claimed_volume(spec: &PodSpec) -> bool {
     let mut volumes = spec.volumes.iter().flatten();
     volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some())
+}
+
+/// Whether it has a volume that counts as one of a CSI driver, without a claim.
+fn has_disk(spec: &PodSpec) -> bool {
+    spec.volumes.iter().flatten().any(slim::is_disk)
 }
 
 fn has_resource_claim(spec: &PodSpec) -> bool {
@@ -70,11 +77,12 @@ fn on_event<K: SchedulingKind + Serialize>(
     present: bool,
     depends: fn(&PodSpec) -> bool,
 ) {
-    let namespace = object.namespace();
     if present && !filter.changed(object.as_ref(), object.as_ref()) {
         return;
     }
     let any: &dyn Any = object.as_ref();
+    // The capacity of a driver is in the driver's namespace, and counts in all.
+    let namespace = object.namespace().filter(|_| !any.is::<CSIStorageCapacity>());
     let claim = any.downcast_ref::<ResourceClaim>();
     let nodes = caches.index().nodes_with_devices(object.as_ref());
     let mut nodes = nodes.into_iter();

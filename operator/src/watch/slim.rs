@@ -135,10 +135,22 @@ fn with_host_ports(containers: Vec<Container>, on_host: bool) -> Vec<Container> 
     containers.into_iter().filter_map(slim).collect()
 }
 
-/// Keeps the volumes of claims.
-fn claims(volumes: Vec<Volume>) -> Vec<Volume> {
+/// Keeps the volumes of claims, and disks.
+fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
     let is_claim = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
-    volumes.into_iter().filter(is_claim).collect()
+    volumes.retain(|volume| is_claim(volume) || is_disk(volume));
+    volumes
+}
+
+/// Whether a volume is a disk that conflicts with other pods or counts against the limits of nodes.
+pub fn is_disk(volume: &Volume) -> bool {
+    volume.aws_elastic_block_store.is_some()
+        || volume.gce_persistent_disk.is_some()
+        || volume.azure_disk.is_some()
+        || volume.cinder.is_some()
+        || volume.portworx_volume.is_some()
+        || volume.iscsi.is_some()
+        || volume.rbd.is_some()
 }
 
 /// Keeps labels, owner, node, requests, what binds other pods, and status; of an actor's pod also why it is not ready.
@@ -166,7 +178,7 @@ pub fn pod(pod: &mut Pod) {
                 .map(|all| with_host_ports(all, on_host))
                 .filter(|all| !all.is_empty()),
             host_network: on_host.then_some(true),
-            volumes: spec.volumes.map(claims).filter(|volumes| !volumes.is_empty()),
+            volumes: spec.volumes.map(volumes).filter(|volumes| !volumes.is_empty()),
             node_name: spec.node_name,
             priority: spec.priority,
             resource_claims: spec.resource_claims.filter(|_| is_actors),
@@ -273,6 +285,20 @@ mod tests {
         instance(&mut kept);
         let expected = json!({"name": "a", "uid": "1"});
         assert_eq!(serde_json::to_value(&kept.metadata).unwrap(), expected);
+    }
+
+    #[test]
+    fn slimming_keeps_the_volumes_that_bind_other_pods() {
+        let mut kept: Pod = serde_json::from_value(json!({"spec": {"containers": [], "volumes": [
+            {"name": "claim", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "made", "ephemeral": {}},
+            {"name": "ebs", "awsElasticBlockStore": {"volumeID": "v"}}, {"name": "gce", "gcePersistentDisk": {"pdName": "d"}},
+            {"name": "iscsi", "iscsi": {"targetPortal": "p", "iqn": "q", "lun": 0}}, {"name": "empty", "emptyDir": {}},
+            {"name": "rbd", "rbd": {"monitors": ["m"], "image": "i"}}, {"name": "host", "hostPath": {"path": "/"}}]}}))
+        .unwrap();
+        pod(&mut kept);
+        let volumes = kept.spec.unwrap().volumes.unwrap();
+        let names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+        assert_eq!(names, ["claim", "made", "ebs", "gce", "iscsi", "rbd"]);
     }
 
     #[test]

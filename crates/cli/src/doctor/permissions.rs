@@ -41,6 +41,7 @@ const RULES: [RoleRule; 28] = {
     use Scope::{AgentNamespace, Cluster, OperatorNamespace};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
     let volumes: &[&str] = &["serviceaccounts", "persistentvolumeclaims", "persistentvolumes"];
+    let storage: &[&str] = &["storageclasses", "csinodes", "csidrivers", "csistoragecapacities"];
     let devices: &[&str] = &["resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"];
     let kinds: &[&str] = &["actorapplications", "devicepools", "nodetopologies", "placements", "instances"];
     let statuses: &[&str] =
@@ -50,7 +51,7 @@ const RULES: [RoleRule; 28] = {
         rule(OPERATOR, Cluster, "", volumes, LIST_WATCH),
         rule(OPERATOR, Cluster, "node.k8s.io", &["runtimeclasses"], LIST_WATCH),
         rule(OPERATOR, Cluster, "scheduling.k8s.io", &["priorityclasses"], LIST_WATCH),
-        rule(OPERATOR, Cluster, "storage.k8s.io", &["storageclasses", "csinodes"], LIST_WATCH),
+        rule(OPERATOR, Cluster, "storage.k8s.io", storage, LIST_WATCH),
         rule(OPERATOR, Cluster, "resource.k8s.io", devices, LIST_WATCH),
         rule(OPERATOR, Cluster, "resource.k8s.io", &["resourceclaims"], &["create", "delete"]),
         rule(OPERATOR, Cluster, "", &["nodes"], &["get"]),

@@ -156,7 +156,9 @@ fn plan_lists_each_kind_once() {
     GET /apis/resource.k8s.io/v1/resourceclaimtemplates
     GET /apis/resource.k8s.io/v1/resourceslices
     GET /apis/scheduling.k8s.io/v1/priorityclasses
+    GET /apis/storage.k8s.io/v1/csidrivers
     GET /apis/storage.k8s.io/v1/csinodes
+    GET /apis/storage.k8s.io/v1/csistoragecapacities
     GET /apis/storage.k8s.io/v1/storageclasses
     ");
 }

@@ -9,10 +9,15 @@ use kube::ResourceExt;
 use crate::Index;
 use crate::constraints::quotas::{Counted, counted};
 use crate::constraints::resource_limits::is_unscoped;
+use crate::constraints::volume_choice::undecided_volumes;
+use crate::demand::actors::ApplicationActors;
 use crate::index::names::namespace_of;
 
 /// The rules for an application's pods that only kube-scheduler or admission evaluates, each as a sentence.
-pub(crate) fn left_to_scheduler(index: &Index, application: &ActorApplication) -> Vec<String> {
+pub(crate) fn left_to_scheduler(
+    index: &Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+) -> Vec<String> {
     let mut found: BTreeSet<String> =
         index.quotas_of(&namespace_of(application)).flat_map(left_of_quota).collect();
     for group in &application.spec.actors {
@@ -21,6 +26,7 @@ pub(crate) fn left_to_scheduler(index: &Index, application: &ActorApplication) -
             found.extend(rules(spec).into_iter().map(|rule| format!("{}: {rule}", group.name)));
         }
     }
+    found.extend(undecided_volumes(index, (application, actors)));
     found.into_iter().collect()
 }
 

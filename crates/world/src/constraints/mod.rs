@@ -1,6 +1,7 @@
 //! Placement constraints: from the manifest, nodes, quotas and refusals.
 
 pub(crate) mod admits;
+pub(crate) mod disks;
 pub(crate) mod host_ports;
 pub(crate) mod joining;
 pub(crate) mod left_to_scheduler;
@@ -19,6 +20,7 @@ pub(crate) mod shared_counters;
 pub(crate) mod static_volumes;
 pub(crate) mod topology_spread;
 pub(crate) mod unreachable;
+pub(crate) mod volume_choice;
 pub(crate) mod volume_claims;
 pub(crate) mod volume_limits;
 pub(crate) mod volume_rooms;
@@ -31,6 +33,7 @@ use jiff::Timestamp;
 use placement::file::{Constraint, Places, Scope};
 
 use crate::constraints::admits::AdmittedSpecs;
+use crate::constraints::disks::disk_constraints;
 use crate::constraints::host_ports::host_port_constraints;
 use crate::constraints::limited_tolerations::limited_tolerations;
 use crate::constraints::never_scheduled::never_scheduled;
@@ -141,6 +144,7 @@ fn between_pods(
     let mut rules = pod_affinity(&of);
     rules.extend(topology_spread(&of));
     rules.extend(host_port_constraints(&of));
+    rules.extend(disk_constraints(&of));
     rules.extend(volume_constraints(&of));
     rules
 }

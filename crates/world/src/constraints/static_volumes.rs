@@ -9,18 +9,18 @@ use placement::file::{Constraint, Domain, Join};
 
 use crate::Index;
 use crate::constraints::pod_templates::PodRules;
-use crate::constraints::volume_claims::{
-    UnboundClaim, claim_name, claimed_by, ephemeral, is_reachable, is_static,
-};
+use crate::constraints::volume_claims::{UnboundClaim, allows, claim_name, claimed_by, ephemeral, is_static};
 use crate::constraints::volume_rooms::{Need, Room, limit_rooms};
 use crate::index::names::Name;
 
 /// A claim that only existing volumes can serve.
-struct Demand<'a> {
-    key: Option<Name>,
+pub(crate) struct Demand<'a> {
+    pub key: Option<Name>,
+    /// The claim, for users.
+    pub name: String,
     class: &'a str,
     /// The volumes that satisfy it.
-    volumes: BTreeSet<&'a str>,
+    pub volumes: BTreeSet<&'a str>,
 }
 
 /// A set of volumes, or of nodes.
@@ -95,14 +95,21 @@ fn claims_of_own_pods(of: &PodRules) -> BTreeSet<Name> {
 }
 
 /// The claims that only existing volumes can serve. One that a volume is reserved for does not compete.
-fn demands<'a>(index: &'a Index, claims: &[UnboundClaim], held: &BTreeSet<Name>) -> Vec<Demand<'a>> {
+pub(crate) fn demands<'a>(
+    index: &'a Index,
+    claims: &[UnboundClaim],
+    held: &BTreeSet<Name>,
+) -> Vec<Demand<'a>> {
     let demand = |claim: &UnboundClaim| {
+        if claim.selected_node.is_some() {
+            return None;
+        }
         let class = claim.waiting_class(index).filter(|class| is_static(class))?;
         let volumes = claim.matching(index, class, held).into_iter();
         let volumes: Names = volumes.filter_map(|it| it.metadata.name.as_deref()).collect();
         let competes = !volumes.is_empty() && claim.reserved(index).is_empty();
         let class = class.metadata.name.as_deref()?;
-        competes.then(|| Demand { key: claim.key.clone(), class, volumes })
+        competes.then(|| Demand { key: claim.key.clone(), name: claim.name.clone(), class, volumes })
     };
     claims.iter().filter_map(demand).collect()
 }
@@ -114,7 +121,7 @@ fn reach<'a>(of: &PodRules<'a>, volumes: Names<'a>) -> BTreeMap<&'a str, Names<'
         hosts.into_iter().filter_map(|name| Some((name, of.index.nodes.get(name)?))).collect();
     let nodes = |name: &'a str| {
         let volume = of.index.scheduling.volumes.get(name)?;
-        let nodes = hosts.iter().filter(|(_, node)| is_reachable(volume, node));
+        let nodes = hosts.iter().filter(|(_, node)| allows(volume, node));
         Some((name, nodes.map(|(name, _)| *name).collect()))
     };
     volumes.into_iter().filter_map(nodes).collect()

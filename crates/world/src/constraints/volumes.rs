@@ -10,8 +10,10 @@ use placement::file::Constraint;
 use crate::Index;
 use crate::constraints::pod_templates::{ExistingPod, PodRules};
 use crate::constraints::static_volumes::static_volumes;
+use crate::constraints::volume_choice::volume_choices;
 use crate::constraints::volume_claims::{
-    UnboundClaim, can_provision, claims_of, class_of, is_reachable, volume_of,
+    UnboundClaim, allows, can_provision, claims_of, class_of, is_reachable, is_static,
+    names_volume_of_another, volume_of,
 };
 use crate::constraints::volume_limits::volume_limits;
 
@@ -39,7 +41,7 @@ pub(crate) fn volume_constraints(of: &PodRules) -> Vec<Constraint> {
             }
         }
         for claim in UnboundClaim::of_pod(index, namespace, None, &template.spec) {
-            if let Some((reason, nodes)) = unbound(index, &claim) {
+            for (reason, nodes) in unbound(index, &claim) {
                 rules.extend(template.never_on(of.offer, reason, |node| nodes.contains(node)));
             }
         }
@@ -56,6 +58,7 @@ pub(crate) fn volume_constraints(of: &PodRules) -> Vec<Constraint> {
             reason: Some(format!("claim {name} is ReadWriteOncePod")),
         }
     }));
+    rules.extend(volume_choices(of));
     rules.extend(static_volumes(of));
     rules.extend(volume_limits(of));
     rules
@@ -66,10 +69,10 @@ fn modes(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> {
 }
 
 /// Why some nodes cannot use a claim, and which.
-type Excluded = Option<(String, BTreeSet<String>)>;
+type Excluded = (String, BTreeSet<String>);
 
 /// Nodes on which the volume of a bound claim is not available.
-fn unreachable_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -> Excluded {
+fn unreachable_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -> Option<Excluded> {
     let is_lost = claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Lost"));
     if is_lost || claim.metadata.deletion_timestamp.is_some() {
         // Its pods never start, whatever the node.
@@ -81,15 +84,20 @@ fn unreachable_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -
         return Some((reason, every_node(index)));
     }
     let found = index.scheduling.volumes.get(volume)?;
+    if names_volume_of_another(claim, found) {
+        let reason =
+            format!("volume {volume} of claim {name} is bound to another claim; create {name} again");
+        return Some((reason, every_node(index)));
+    }
     let nodes = nodes_where(index, |node| !is_reachable(found, node));
     Some((format!("volume {volume} of claim {name} is not available there"), nodes))
 }
 
 /// Nodes on which a claim gets no volume. Its class decides where one can be provisioned.
-fn unbound(index: &Index, claim: &UnboundClaim) -> Excluded {
+fn unbound(index: &Index, claim: &UnboundClaim) -> Vec<Excluded> {
     let objects = &index.scheduling;
     if objects.is_unknown::<StorageClass>() || objects.is_unknown::<PersistentVolume>() {
-        return None;
+        return Vec::new();
     }
     let name = &claim.name;
     let Some(class) = claim.waiting_class(index) else {
@@ -101,20 +109,50 @@ fn unbound(index: &Index, claim: &UnboundClaim) -> Excluded {
                 "claim {name} has no volume yet; its StorageClass must bind it before pods are scheduled"
             ),
         };
-        return Some((of, every_node(index)));
+        return vec![(of, every_node(index))];
     };
-    let is_on = |volumes: &[&PersistentVolume], node: &Node| volumes.iter().any(|it| is_reachable(it, node));
+    let of_class = format!("StorageClass {}", class.name_any());
+    let no_room = format!("no CSIStorageCapacity of {of_class} has room for claim {name} on this node");
+    let has_capacity = |node: &Node| claim.has_capacity(index, class, node);
+    // A volume that is being provisioned for a node is never one that exists.
+    if let Some(selected) = &claim.selected_node {
+        let is_other = |node: &Node| node.metadata.name.as_ref() != Some(selected);
+        let fails = |node: &Node| !is_other(node) && !can_provision(class, node);
+        let is_full = |node: &Node| !is_other(node) && can_provision(class, node) && !has_capacity(node);
+        return vec![
+            (format!("claim {name} is being provisioned for node {selected}"), nodes_where(index, is_other)),
+            (format!("{of_class} cannot provision a volume for claim {name}"), nodes_where(index, fails)),
+            (no_room, nodes_where(index, is_full)),
+        ];
+    }
+    let is_on = |volumes: &[&PersistentVolume], node: &Node| volumes.iter().any(|it| allows(it, node));
     let reserved = claim.reserved(index);
     if let Some(volume) = reserved.first() {
         let reason = format!("volume {} reserved for claim {name} is not available there", volume.name_any());
-        return Some((reason, nodes_where(index, |node| !is_on(&reserved, node))));
+        return vec![(reason, nodes_where(index, |node| !is_on(&reserved, node)))];
     }
     let free = claim.matching(index, class, &BTreeSet::new());
     let nodes = nodes_where(index, |node| !can_provision(class, node) && !is_on(&free, node));
-    Some((
-        format!("StorageClass {} cannot provision a volume for claim {name} on this node", class.name_any()),
-        nodes,
-    ))
+    let is_full = |node: &Node| can_provision(class, node) && !is_on(&free, node) && !has_capacity(node);
+    let reason = if is_static(class) {
+        no_volume(index, claim, class, free.is_empty())
+    } else {
+        format!("{of_class} cannot provision a volume for claim {name} on this node")
+    };
+    vec![(reason, nodes), (no_room, nodes_where(index, is_full))]
+}
+
+/// Why no volume of a class without provisioner serves a claim.
+fn no_volume(index: &Index, claim: &UnboundClaim, class: &StorageClass, fits_nowhere: bool) -> String {
+    let (name, of_class) = (&claim.name, class.name_any());
+    if !fits_nowhere {
+        return format!("no volume of StorageClass {of_class} that fits claim {name} is available there");
+    }
+    let why: Vec<&str> = claim.mismatches(index, class).into_iter().collect();
+    if why.is_empty() {
+        return format!("StorageClass {of_class} has no volume for claim {name}; create one");
+    }
+    format!("no volume of StorageClass {of_class} fits claim {name}: {}", why.join(", "))
 }
 
 fn nodes_where(index: &Index, is_excluded: impl Fn(&Node) -> bool) -> BTreeSet<String> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Servic
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::{Resource, ResourceExt};
 use placement::Strict;
 use serde_json::Value;
@@ -107,6 +107,8 @@ scheduling_objects! {
     volumes: PersistentVolume, String;
     storage_classes: StorageClass, String;
     csi_nodes: CSINode, String;
+    csi_drivers: CSIDriver, String;
+    storage_capacities: CSIStorageCapacity, Name;
     resource_claim_templates: ResourceClaimTemplate, Name;
     resource_claims: ResourceClaim, Name;
     device_classes: DeviceClass, String;

@@ -147,7 +147,7 @@ pub fn assemble_measured(
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(index, (application, &actors), &free, &offer, now),
-        left_to_scheduler: left_to_scheduler(index, application),
+        left_to_scheduler: left_to_scheduler(index, (application, &actors)),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);

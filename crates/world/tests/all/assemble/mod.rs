@@ -3,6 +3,7 @@
 mod cluster;
 mod demand;
 mod devices;
+mod disks;
 mod dra;
 mod dra_partitions;
 mod links;
@@ -14,4 +15,6 @@ mod pods;
 mod quotas;
 mod reading;
 mod templates;
+mod volume_choice;
+mod volume_limits;
 mod volumes;

@@ -208,7 +208,8 @@ fn groups_that_need_each_other_stay_unplaced() {
     assert!(reason.contains(expected), "{reason}");
 }
 
-fn shown_reasons(yaml: &str) -> String {
+/// The reasons of the constraints.
+pub fn shown_reasons(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let reasons = world.snapshot.file().constraints.iter().filter_map(|it| it.reason());
     reasons.collect::<Vec<_>>().join("; ")

@@ -2,11 +2,13 @@
 
 use super::pods::{cluster, group, pod, shown};
 
-const CONTAINER: &str = "containers: [{name: c}]";
-const WAITS: &str = "volumeBindingMode: WaitForFirstConsumer";
+/// The containers of templates.
+pub const CONTAINER: &str = "containers: [{name: c}]";
+/// A field of classes.
+pub const WAITS: &str = "volumeBindingMode: WaitForFirstConsumer";
 
 /// A template with these named claims and an ephemeral volume for each of these specs of claims.
-fn spec(claims: &[&str], ephemeral: &[&str]) -> String {
+pub fn spec(claims: &[&str], ephemeral: &[&str]) -> String {
     let named =
         claims.iter().map(|name| format!("{{name: {name}, persistentVolumeClaim: {{claimName: {name}}}}}"));
     let made = ephemeral.iter().enumerate().map(|(at, spec)| {
@@ -15,7 +17,8 @@ fn spec(claims: &[&str], ephemeral: &[&str]) -> String {
     format!("volumes: [{}], {CONTAINER}", named.chain(made).collect::<Vec<_>>().join(", "))
 }
 
-fn class(name: &str, provisioner: &str, more: &str) -> String {
+/// A `StorageClass`; the one with the name `default` is the default.
+pub fn class(name: &str, provisioner: &str, more: &str) -> String {
     let default = if name == "default" { "storageclass.kubernetes.io/is-default-class: 'true'" } else { "" };
     format!(
         "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: {name}, annotations: {{{default}}}}}, \
@@ -23,11 +26,13 @@ fn class(name: &str, provisioner: &str, more: &str) -> String {
     )
 }
 
-fn local() -> String {
+/// A class whose volumes an administrator creates.
+pub fn local() -> String {
     class("local", "kubernetes.io/no-provisioner", WAITS)
 }
 
-fn claim(name: &str, spec: &str) -> String {
+/// A claim in the namespace of the application.
+pub fn claim(name: &str, spec: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: ns, uid: of-{name}}}, \
          spec: {{{spec}}}}}"
@@ -35,7 +40,7 @@ fn claim(name: &str, spec: &str) -> String {
 }
 
 /// A volume of 10 Gi that these nodes can use, or all.
-fn volume(name: &str, nodes: &str, more: &str) -> String {
+pub fn volume(name: &str, nodes: &str, more: &str) -> String {
     let affinity = format!(
         "nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, \
          operator: In, values: [{nodes}]}}]}}]}}}}, "
@@ -47,11 +52,16 @@ fn volume(name: &str, nodes: &str, more: &str) -> String {
     )
 }
 
-/// Whatever the scheduler requires of an application of these groups, beside these documents.
-fn rules(groups: &[(&str, u32, String)], documents: &[String]) -> String {
+/// An application of these groups, beside these documents.
+pub fn beside(groups: &[(&str, u32, String)], documents: &[String]) -> String {
     let groups: Vec<String> =
         groups.iter().map(|(name, replicas, spec)| group(name, *replicas, spec)).collect();
-    shown(&cluster(&groups.join(", "), &documents.join("\n---\n")))
+    cluster(&groups.join(", "), &documents.join("\n---\n"))
+}
+
+/// Whatever the scheduler requires of an application of these groups, beside these documents.
+pub fn rules(groups: &[(&str, u32, String)], documents: &[String]) -> String {
+    shown(&beside(groups, documents))
 }
 
 #[test]
@@ -64,6 +74,7 @@ fn claims_of_ephemeral_volumes_are_bound_once_there_is_a_pod() {
         ("storageClassName: fast", vec![class("fast", "d", "")], ""),
         ("storageClassName: fast", vec![class("fast", "d", immediate)], ""),
         ("storageClassName: fast", vec![class("fast", "d", &format!("{immediate}, {in_a}"))], "never a-0 n2"),
+        ("storageClassName: fast", vec![class("fast", "d", "allowedTopologies: [{}]")], all),
         ("", vec![class("default", "d", immediate)], ""),
         ("storageClassName: fast", vec![], all),
         ("storageClassName: local", vec![class("local", "kubernetes.io/no-provisioner", immediate)], all),
@@ -83,6 +94,9 @@ fn a_volume_that_is_reserved_for_a_claim_is_its_only_match() {
     let data = "storageClassName: local, accessModes: [ReadWriteOnce], resources: {requests: {storage: 5Gi}}";
     let large = "storageClassName: local, resources: {requests: {storage: 11Gi}}";
     let with_modes = "accessModes: [ReadWriteOnce]";
+    let gold = format!("{data}, volumeAttributesClassName: gold");
+    let of_gold = format!("{with_modes}, volumeAttributesClassName: gold");
+    let in_b = "name: v1, labels: {topology.kubernetes.io/zone: b}";
     for (asked, volumes, expected) in [
         (data, vec![volume("v1", "n1", &of_data)], on_n1),
         (data, vec![volume("v1", "n1", &reserved(", uid: of-data"))], on_n1),
@@ -93,6 +107,11 @@ fn a_volume_that_is_reserved_for_a_claim_is_its_only_match() {
         (data, vec![volume("v1", "n1", &of_data), volume("v2", "n2", with_modes)], on_n1),
         (data, vec![volume("v2", "n2", with_modes)], "never a-0 n0,n1"),
         (large, vec![volume("v1", "n1", &of_data)], all),
+        (&gold, vec![volume("v2", "n2", with_modes)], all),
+        (&gold, vec![volume("v2", "n2", &of_gold)], "never a-0 n0,n1"),
+        (data, vec![volume("v2", "n2", &of_gold)], all),
+        // labels of zones count once the volume is bound
+        (data, vec![volume("v1", "n1", with_modes).replace("name: v1", in_b)], on_n1),
         ("storageClassName: local, volumeMode: Block", vec![volume("v1", "n1", &of_data)], all),
         (data, vec![deleted], all),
         (data, vec![volume("v2", "n2", with_modes).replace("spec:", "status: {phase: Failed}, spec:")], all),
@@ -280,4 +299,97 @@ fn volumes_of_own_pods_count_for_their_actors() {
     let documents = [local(), instance, running, bound, held, volume("w1", "n1", "")];
     let expected = "never a-0,a-1,a-2 n0,n2\npeers a-0,a-1,a-2 of a-0,a-1,a-2: n1+0; (1) None None";
     assert_eq!(rules(&[("a", 3, made)], &documents), expected);
+}
+
+#[test]
+fn a_claim_that_names_the_volume_of_another_is_never_bound() {
+    let completed = "uid: of-data, annotations: {pv.kubernetes.io/bind-completed: 'yes'}";
+    let (all, on_n1) = ("never a-0 n0,n1,n2", "never a-0 n0,n2");
+    for (claimed_by, metadata, expected) in [
+        ("{namespace: ns, name: other}", "uid: of-data", all),
+        ("{namespace: ns, name: data, uid: of-another}", "uid: of-data", all),
+        ("{namespace: ns, name: data}", "uid: of-data", on_n1),
+        ("{namespace: ns, name: other}", completed, on_n1),
+    ] {
+        let named =
+            claim("data", "storageClassName: local, volumeName: v1").replace("uid: of-data", metadata);
+        let documents = [local(), named, volume("v1", "n1", &format!("claimRef: {claimed_by}"))];
+        let found = rules(&[("a", 1, spec(&["data"], &[]))], &documents);
+        assert_eq!(found, expected, "{claimed_by} {metadata}");
+    }
+}
+
+fn driver(storage_capacity: bool) -> String {
+    format!(
+        "{{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {{name: d}}, spec: {{storageCapacity: {storage_capacity}}}}}"
+    )
+}
+
+#[test]
+fn volumes_are_provisioned_where_the_driver_has_capacity() {
+    let capacity = |more: &str| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {{name: c, namespace: d}}, {more}}}"
+        )
+    };
+    let of_fast = |more: &str| capacity(&format!("storageClassName: fast, {more}"));
+    let on_n1 = "nodeTopology: {matchLabels: {kubernetes.io/hostname: n1}}";
+    let (all, sized) =
+        ("never a-0 n0,n1,n2", "storageClassName: fast, resources: {requests: {storage: 1Gi}}");
+    for (asked, documents, expected) in [
+        (sized, vec![], ""),
+        (sized, vec![driver(false)], ""),
+        (sized, vec![driver(true)], all),
+        ("storageClassName: fast", vec![driver(true)], ""),
+        (sized, vec![driver(true), of_fast(&format!("capacity: 1Gi, {on_n1}"))], "never a-0 n0,n2"),
+        (sized, vec![driver(true), of_fast(&format!("capacity: 1023Mi, {on_n1}"))], all),
+        (sized, vec![driver(true), of_fast(&format!("capacity: 9Gi, maximumVolumeSize: 1Mi, {on_n1}"))], all),
+        (sized, vec![driver(true), of_fast("capacity: 9Gi, nodeTopology: {}")], ""),
+        (sized, vec![driver(true), of_fast("capacity: 9Gi")], all),
+        (sized, vec![driver(true), of_fast(on_n1)], all),
+        (sized, vec![driver(true), capacity("storageClassName: slow, capacity: 9Gi, nodeTopology: {}")], all),
+    ] {
+        let documents: Vec<String> =
+            [class("fast", "d", WAITS), claim("data", asked)].into_iter().chain(documents).collect();
+        assert_eq!(rules(&[("a", 1, spec(&["data"], &[]))], &documents), expected, "{documents:?}");
+    }
+}
+
+#[test]
+fn a_volume_is_provisioned_for_the_selected_node() {
+    let selected = "uid: of-data, annotations: {volume.kubernetes.io/selected-node: n1}";
+    let sized = "resources: {requests: {storage: 1Gi}}";
+    let (on_n1, nowhere) = ("never a-0 n0,n2", "never a-0 n0,n2\nnever a-0 n1");
+    for (of_class, documents, expected) in [
+        ("fast", vec![], on_n1),
+        ("fast", vec![driver(true)], nowhere),
+        // an existing volume is no choice any more
+        ("local", vec![volume("v1", "n1", "")], nowhere),
+    ] {
+        let data = claim("data", &format!("storageClassName: {of_class}, {sized}"));
+        let data = data.replace("uid: of-data", selected);
+        let documents: Vec<String> =
+            [class("fast", "d", WAITS), local(), data].into_iter().chain(documents).collect();
+        assert_eq!(rules(&[("a", 1, spec(&["data"], &[]))], &documents), expected, "{documents:?}");
+    }
+}
+
+#[test]
+fn the_newest_default_class_counts() {
+    let (stable, beta) =
+        ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class");
+    let fixed = "kubernetes.io/no-provisioner";
+    let default = |name: &str, provisioner: &str, annotation: &str, year: u32| {
+        let more =
+            format!("annotations: {{{annotation}: 'true'}}, creationTimestamp: '{year}-01-01T00:00:00Z'");
+        class(name, provisioner, WAITS).replace("annotations: {}", &more)
+    };
+    for (classes, expected) in [
+        ([default("a", fixed, stable, 2020), default("b", "d", stable, 2024)], ""),
+        ([default("a", "d", stable, 2020), default("b", fixed, stable, 2024)], "never a-0 n0,n1,n2"),
+        ([default("a", "d", stable, 2024), default("b", fixed, stable, 2024)], ""),
+        ([default("a", fixed, stable, 2020), default("b", "d", beta, 2024)], ""),
+    ] {
+        assert_eq!(rules(&[("a", 1, spec(&[], &[""]))], &classes), expected, "{classes:?}");
+    }
 }
