@@ -78,17 +78,18 @@ pub fn duration(text: &str) -> Result<Exact, NumberError> {
 /// Not a quantity, or above 2^70; the API server's limit is 2^63.
 pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "quantity, as in 500m, 2 or 64Mi" };
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let unsigned = text.strip_prefix('+').unwrap_or(text);
+    let split = unsigned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(unsigned.len());
     // Sums are written as integers or in billionths.
-    let most = match &text[split..] {
+    let most = match &unsigned[split..] {
         "" => 22,
         "n" | "u" | "m" => 31,
         _ => MAX_DIGITS,
     };
-    let number = decimal_of(&text[..split], most).ok_or_else(error)?;
+    let number = quantity_number(&unsigned[..split], most).ok_or_else(error)?;
     let ten = |power: u32| Exact::from(10_i128.pow(power));
     let two = |power: u32| Exact::from(1_i128 << power);
-    let scale = match &text[split..] {
+    let scale = match &unsigned[split..] {
         "" => Exact::from(1),
         "n" => ten(9).recip(),
         "u" => ten(6).recip(),
@@ -136,21 +137,30 @@ pub fn to_quantity(exact: Exact) -> Quantity {
 
 /// At most 18 digits with an optional fraction.
 fn decimal(text: &str) -> Option<Exact> {
-    decimal_of(text, MAX_DIGITS)
-}
-
-/// At most `most` digits with an optional fraction.
-fn decimal_of(text: &str, most: usize) -> Option<Exact> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = whole.len() + fraction.len();
-    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    let is_too_long = digits > most || fraction.len() > MAX_DIGITS;
-    if whole.is_empty() || !all_digits || is_too_long || text.ends_with('.') {
+    let is_too_long = whole.len() + fraction.len() > MAX_DIGITS;
+    if whole.is_empty() || is_too_long || text.ends_with('.') {
         return None;
     }
-    let number: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    Some(Exact::new(number, scale))
+    quantity_number(text, MAX_DIGITS)
+}
+
+/// The number of a quantity, without whole digits (`.5`) or a fraction (`1.`) if need be.
+///
+/// At most `most` digits are exact, 18 of them in the fraction: fractions with more are rounded up.
+fn quantity_number(text: &str, most: usize) -> Option<Exact> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !all_digits {
+        return None;
+    }
+    let whole = whole.trim_start_matches('0');
+    let exact = fraction.len().min(MAX_DIGITS).min(most.checked_sub(whole.len())?);
+    let (fraction, rest) = fraction.split_at(exact);
+    let number: i128 = format!("0{whole}{fraction}").parse().ok()?;
+    let is_above = rest.bytes().any(|digit| digit != b'0');
+    let scale = 10_i128.checked_pow(u32::try_from(exact).ok()?)?;
+    Some(Exact::new(number + i128::from(is_above), scale))
 }
 
 /// The product; `None` if it does not fit 128 bits.
@@ -228,10 +238,22 @@ mod tests {
             (shown(quantity("0.1n")), "1/1000000000"),
             (shown(quantity("2.000000000000000001")), "2000000001/1000000000"),
             (shown(quantity("1e-18")), "1/1000000000"),
+            (shown(quantity("0.0000000000000000001")), "1/1000000000"),
+            (shown(quantity("0.33333333333333333333")), "166666667/500000000"),
+            (shown(quantity("999999999999999999.5Ki")), "1024000000000000000000"),
             (
-                shown(quantity("0.0000000000000000001")),
-                "`0.0000000000000000001` is not a quantity, as in 500m, 2 or 64Mi",
+                shown(quantity("1999999999999999999.5Ki")),
+                "`1999999999999999999.5Ki` is not a quantity, as in 500m, 2 or 64Mi",
             ),
+            // the API server needs no digits on both sides of the point, and accepts a sign
+            (shown(quantity(".5")), "1/2"),
+            (shown(quantity("1.")), "1"),
+            (shown(quantity("+1.Gi")), "1073741824"),
+            (shown(quantity("0000000000000000000000000000001.50")), "3/2"),
+            (shown(quantity(".")), "`.` is not a quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("+")), "`+` is not a quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("-1")), "`-1` is not a quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("1.2.3")), "`1.2.3` is not a quantity, as in 500m, 2 or 64Mi"),
             // a hundred times the API server's maximum, as an integer and in billionths
             (shown(quantity("922337203685477580700")), "922337203685477580700"),
             (shown(quantity("922337203685477580700000000001n")), "922337203685477580700000000001/1000000000"),

@@ -54,7 +54,10 @@ impl Indexed for Namespace {
         if !present {
             filter.forget(namespace.as_ref());
             caches.change(|index| index.remove_namespace(&name));
-        } else if filter.changed(namespace.as_ref(), namespace.labels()) {
+            return;
+        }
+        let facts = (namespace.labels(), &namespace.metadata.deletion_timestamp);
+        if filter.changed(namespace.as_ref(), &facts) {
             caches.change(|index| index.put_namespace(&namespace));
             caches.enqueue_namespace(&name);
         }

@@ -41,7 +41,8 @@ macro_rules! indexed {
 indexed! {
     // Pools may also set the class.
     RuntimeClass: |_| true;
-    PriorityClass: |spec| spec.priority_class_name.is_some();
+    // One class may be the default.
+    PriorityClass: |_| true;
     ServiceAccount: |spec| spec.service_account_name.is_some() || spec.service_account.is_some();
     PersistentVolumeClaim: has_claimed_volume;
     PersistentVolume: has_claimed_volume;

@@ -67,7 +67,7 @@ pub fn quota(quota: &mut ResourceQuota) {
     quota.status = None;
 }
 
-/// Keeps the labels.
+/// Keeps labels and deletion.
 pub fn namespace(namespace: &mut Namespace) {
     metadata(namespace);
     (namespace.spec, namespace.status, namespace.metadata.annotations) = (None, None, None);
@@ -153,7 +153,7 @@ pub fn is_disk(volume: &Volume) -> bool {
         || volume.rbd.is_some()
 }
 
-/// Keeps labels, owner, node, requests, what binds other pods, and status; of an actor's pod also why it is not ready.
+/// Keeps labels, owner, node, priority, requests, what binds other pods, and status; of an actor's pod also why it is not ready.
 ///
 /// Restart counts and times are dropped: a crash loop is one fact, not one change per restart.
 pub fn pod(pod: &mut Pod) {
@@ -263,7 +263,7 @@ mod tests {
             "annotations": {"cairn.dev/unit": "n/p-0", LAST_APPLIED: "{}", "b": "c"},
             "labels": {"cairn.dev/template-hash": "h", "cairn.dev/actor": "a-0", "app": "x"}});
         let mut kept: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n",
-            "serviceAccountName": "default", "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
+            "serviceAccountName": "default", "priority": 7, "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
                 "resources": {"requests": {"cpu": "1500m", "memory": "1Ki"}}}, {"name": "d",
                 "resources": {"limits": {"cpu": "250m", "acme.com/gpu": "1"}}}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.2", "conditions": [
@@ -275,7 +275,7 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
                 "labels": {"app": "x", "cairn.dev/actor": "a-0", "cairn.dev/template-hash": "h"}},
-            "spec": {"nodeName": "n", "containers": [],
+            "spec": {"nodeName": "n", "priority": 7, "containers": [],
                 "overhead": {"acme.com/gpu": "1", "cpu": "1750m", "memory": "1024"}},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
         assert_eq!(serde_json::to_value(&kept).unwrap(), expected);

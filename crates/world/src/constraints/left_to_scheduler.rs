@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{PodSpec, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::priorities::{lowest_running_priority, named_class, priority_of};
 use crate::constraints::quotas::{Counted, counted};
 use crate::constraints::resource_limits::is_unscoped;
 use crate::constraints::volume_choice::undecided_volumes;
@@ -20,10 +21,12 @@ pub(crate) fn left_to_scheduler(
 ) -> Vec<String> {
     let mut found: BTreeSet<String> =
         index.quotas_of(&namespace_of(application)).flat_map(left_of_quota).collect();
+    let lowest = lowest_running_priority(index);
     for group in &application.spec.actors {
         for implementation in &group.implementations {
             let Some(spec) = &implementation.template.spec else { continue };
-            found.extend(rules(spec).into_iter().map(|rule| format!("{}: {rule}", group.name)));
+            found
+                .extend(rules(index, lowest, spec).into_iter().map(|rule| format!("{}: {rule}", group.name)));
         }
     }
     found.extend(undecided_volumes(index, (application, actors)));
@@ -41,7 +44,8 @@ fn left_of_quota(quota: &ResourceQuota) -> Vec<String> {
     left.map(|counted| format!("ResourceQuota {name}: the sum of {counted}")).collect()
 }
 
-fn rules(spec: &PodSpec) -> Vec<&'static str> {
+/// `lowest` is the lowest priority of a running pod.
+fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str> {
     let affinity = spec.affinity.as_ref();
     let prefers_nodes = affinity.and_then(|of| of.node_affinity.as_ref()).is_some_and(|of| {
         of.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|all| !all.is_empty())
@@ -59,8 +63,11 @@ fn rules(spec: &PodSpec) -> Vec<&'static str> {
     });
     let spreads = spec.topology_spread_constraints.iter().flatten();
     let prefers_spread = spreads.into_iter().any(|of| of.when_unsatisfiable == "ScheduleAnyway");
-    let has_priority = spec.priority_class_name.as_ref().is_some_and(|name| !name.is_empty())
-        && spec.preemption_policy.as_deref() != Some("Never");
+    let may_preempt = match priority_of(index, spec) {
+        Some(priority) => priority.preempts() && lowest.is_some_and(|lowest| lowest < priority.value),
+        // The class cannot be read.
+        None => named_class(spec).is_some() && spec.preemption_policy.as_deref() != Some("Never"),
+    };
     let names_actor = {
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();
         text.contains(&format!("\"{}\"", crds::labels::ACTOR))
@@ -69,7 +76,7 @@ fn rules(spec: &PodSpec) -> Vec<&'static str> {
         (prefers_nodes, "preferred node affinity"),
         (prefers_pods, "preferred pod affinity or anti-affinity"),
         (prefers_spread, "topology spread with ScheduleAnyway"),
-        (has_priority, "preemption of pods with a lower priority"),
+        (may_preempt, "preemption of pods with a lower priority"),
         (spec.resource_claims.as_ref().is_some_and(|all| !all.is_empty()), "the device of a resource claim"),
         (names_actor, "selectors by the label of a single actor"),
     ]

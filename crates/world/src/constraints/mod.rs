@@ -12,6 +12,7 @@ pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;
 pub(crate) mod pod_templates;
 pub(crate) mod pool_access;
+pub(crate) mod priorities;
 pub(crate) mod quotas;
 pub(crate) mod refusals;
 pub(crate) mod resource_limits;

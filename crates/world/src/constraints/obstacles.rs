@@ -1,7 +1,9 @@
 //! Why pods of a template are rejected by admission or never scheduled.
 
+use std::fmt::Display;
+
 use k8s_openapi::api::core::v1::{
-    Node, PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Volume,
+    Node, PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Toleration, Volume,
 };
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::resource::v1::{
@@ -12,13 +14,12 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::priorities::{is_system_class, named_class, priority_of};
 use crate::constraints::resource_limits::resource_obstacle;
 use crate::constraints::selectors::selects;
 use crate::demand::pods::amounts_differ;
 use crate::index::named;
 
-/// Priority classes that every API server creates.
-const SYSTEM_PRIORITIES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 /// The controller manager creates it in each namespace.
 const DEFAULT_ACCOUNT: &str = "default";
 
@@ -31,7 +32,9 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
         _ => return Some(format!("the template has the scheduling gates {}; remove them", gates.join(", "))),
     }
     let claims = || spec.resource_claims.iter().flatten();
-    runtime_class_obstacle(index, spec)
+    namespace_obstacle(index, namespace)
+        .or_else(|| spec.tolerations.iter().flatten().find_map(toleration_obstacle))
+        .or_else(|| runtime_class_obstacle(index, spec))
         .or_else(|| resource_obstacle(index, namespace, spec))
         .or_else(|| priority_obstacle(index, spec))
         .or_else(|| account_obstacle(index, namespace, spec))
@@ -41,6 +44,27 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
 
 fn missing(kind: &str, name: &str) -> String {
     format!("{kind} {name} of the template does not exist; create it or correct the name")
+}
+
+/// The admission plugin `NamespaceLifecycle`.
+fn namespace_obstacle(index: &Index, namespace: &str) -> Option<String> {
+    let is_terminating = index.namespaces.terminating.contains(namespace);
+    is_terminating.then(|| format!("namespace {namespace} is being deleted, no pods can be created in it"))
+}
+
+/// `ValidateTolerations`. A `tolerationSeconds` without the effect `NoExecute` is left to admission.
+fn toleration_obstacle(toleration: &Toleration) -> Option<String> {
+    let key = toleration.key.as_deref().unwrap_or_default();
+    let has_value = toleration.value.as_ref().is_some_and(|value| !value.is_empty());
+    let problem = match toleration.operator.as_deref().unwrap_or_default() {
+        "" | "Equal" if key.is_empty() => {
+            return Some("a toleration has no key; set one, or the operator Exists".to_owned());
+        }
+        "Exists" if has_value => "has the operator Exists and a value; remove one of them".to_owned(),
+        "" | "Equal" | "Exists" => return None,
+        other => format!("has the operator {other}; use Equal or Exists"),
+    };
+    Some(format!("the toleration of {key} {problem}"))
 }
 
 /// The admission plugin `RuntimeClass`.
@@ -68,11 +92,27 @@ fn runtime_class_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
     ))
 }
 
+/// The admission plugin `Priority`.
 fn priority_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
-    let name = spec.priority_class_name.as_ref().filter(|name| !name.is_empty())?;
-    let is_lacking =
-        !SYSTEM_PRIORITIES.contains(&name.as_str()) && index.scheduling.lacks::<PriorityClass>(name);
-    is_lacking.then(|| missing("PriorityClass", name))
+    if let Some(name) = named_class(spec)
+        && !is_system_class(name)
+        && index.scheduling.lacks::<PriorityClass>(name)
+    {
+        return Some(missing("PriorityClass", name));
+    }
+    let given = priority_of(index, spec)?;
+    let other = |field: &str, own: &dyn Display, given_value: &dyn Display| {
+        let source = given.class.as_ref().map_or_else(
+            || "without a PriorityClass it is".to_owned(),
+            |class| format!("PriorityClass {class} gives"),
+        );
+        format!("the template sets {field} {own}, {source} {given_value}; remove it")
+    };
+    if let Some(own) = spec.priority.filter(|own| *own != given.value) {
+        return Some(other("priority", &own, &given.value));
+    }
+    let own = spec.preemption_policy.as_ref().filter(|own| **own != given.preemption_policy)?;
+    Some(other("preemptionPolicy", own, &given.preemption_policy))
 }
 
 fn account_obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option<String> {

@@ -18,18 +18,27 @@ use crate::units::offer::Offer;
 impl Index {
     /// Adds or updates a namespace.
     pub fn put_namespace(&mut self, namespace: &Namespace) {
-        self.namespaces.labels.insert(namespace.name_any(), namespace.labels().clone());
+        let name = namespace.name_any();
+        let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
+        if namespace.metadata.deletion_timestamp.is_some() || phase == Some("Terminating") {
+            self.namespaces.terminating.insert(name.clone());
+        } else {
+            self.namespaces.terminating.remove(&name);
+        }
+        self.namespaces.labels.insert(name, namespace.labels().clone());
     }
 
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
         self.namespaces.labels.remove(name);
+        self.namespaces.terminating.remove(name);
     }
 
     /// Removes the namespaces that are not among `names`.
     pub fn retain_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
+        self.namespaces.terminating.retain(|name| names.contains(name.as_str()));
     }
 
     /// The priority of an application, within the limit of its namespace.

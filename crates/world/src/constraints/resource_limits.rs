@@ -1,10 +1,17 @@
-//! Why admission rejects the resources of a pod: `LimitRange`s, what `ResourceQuota`s require, and requests above limits.
+//! Why the API server rejects the resources of a pod: its validation, `LimitRange`s, and what `ResourceQuota`s require.
 
-use k8s_openapi::api::core::v1::{Container, LimitRangeItem, PodSpec, ResourceQuota};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::demand::pods::{Amounts, Quantities, is_pod_level, parse, pod_totals};
+use crate::demand::pods::{
+    Amounts, Quantities, container_totals, is_huge_page, is_pod_level, is_pod_level_resource, parse,
+    pod_totals,
+};
 use crate::index::named;
 use crate::numbers::{Exact, quantity};
 
@@ -16,8 +23,8 @@ pub(crate) fn resource_obstacle(index: &Index, namespace: &str, spec: &PodSpec) 
         items.map(|item| (range.name_any(), item))
     });
     let required = || index.quotas_of(namespace).find_map(|quota| required_obstacle(quota, spec));
-    all(spec)
-        .find_map(request_above_limit)
+    invalid_container(spec)
+        .or_else(|| Some(format!("the pod {}", pod_problem(spec, spec.resources.as_ref()?)?)))
         .or_else(|| items.into_iter().find_map(|(name, item)| item_obstacle(&name, item, spec)))
         .or_else(required)
 }
@@ -26,19 +33,76 @@ fn all(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
-/// The API server's validation, after a `LimitRange` may have added the limit.
-fn request_above_limit(container: &Container) -> Option<String> {
-    let (requests, limits) = resources(container);
-    let limits = limits?;
-    let (resource, request, limit) = requests?.iter().find_map(|(resource, request)| {
-        let limit = limits.get(resource)?;
-        let is_above = quantity(&request.0).ok()? > quantity(&limit.0).ok()?;
-        is_above.then_some((resource, request, limit))
-    })?;
-    Some(format!(
-        "container {} requests {} of {resource}, above its limit of {}; raise the limit",
-        container.name, request.0, limit.0
-    ))
+/// The API server's validation of containers, after a `LimitRange` may have added requests and limits.
+fn invalid_container(spec: &PodSpec) -> Option<String> {
+    all(spec).find_map(|container| {
+        let problem = requirements_problem(container.resources.as_ref()?)?;
+        Some(format!("container {} {problem}", container.name))
+    })
+}
+
+/// `validateResourceRequirements`.
+fn requirements_problem(resources: &ResourceRequirements) -> Option<String> {
+    let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
+    let (asked, most) = (parse(requests, None).ok()?, parse(limits, None).ok()?);
+    let of_request = |(resource, request): (&String, &Quantity)| {
+        let may_differ = may_be_overcommitted(resource);
+        let Some(limit) = limits.and_then(|limits| limits.get(resource)) else {
+            let problem = || format!("requests {resource} without a limit; set the limit to the same amount");
+            return (!may_differ).then(problem);
+        };
+        let (request, limit) = (&request.0, &limit.0);
+        match asked.get(resource)?.cmp(most.get(resource)?) {
+            Ordering::Equal => None,
+            _ if !may_differ => Some(format!(
+                "requests {request} of {resource}, its limit is {limit}; set both to the same amount"
+            )),
+            Ordering::Greater => {
+                Some(format!("requests {request} of {resource}, above its limit of {limit}; raise the limit"))
+            }
+            Ordering::Less => None,
+        }
+    };
+    let lacks_memory = || {
+        let mut names = asked.keys().chain(most.keys());
+        let has_cpu_or_memory = names.clone().any(|name| matches!(name.as_str(), "cpu" | "memory"));
+        (!has_cpu_or_memory && names.any(|name| is_huge_page(name)))
+            .then(|| "has huge pages, but neither CPU nor memory; request one of them".to_owned())
+    };
+    requests.into_iter().flatten().find_map(of_request).or_else(lacks_memory)
+}
+
+/// `IsOvercommitAllowed`: extended resources and huge pages are requested up to their limit.
+fn may_be_overcommitted(resource: &str) -> bool {
+    (!resource.contains('/') || resource.contains("kubernetes.io/")) && !is_huge_page(resource)
+}
+
+/// What is wrong with the resources of the pod as a whole: `validatePodResourceRequirements` and
+/// `validatePodResourceConsistency`.
+fn pod_problem(spec: &PodSpec, resources: &ResourceRequirements) -> Option<String> {
+    let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
+    let mut names = [requests, limits].into_iter().flatten().flat_map(BTreeMap::keys);
+    if let Some(resource) = names.find(|name| !is_pod_level_resource(name)) {
+        return Some(format!("cannot request or limit {resource} as a whole; set it for a container"));
+    }
+    if let Some(problem) = requirements_problem(resources) {
+        return Some(problem);
+    }
+    let requests = parse(requests, None).ok()?;
+    let of_containers = container_totals(spec, |it| it.requests.as_ref()).ok()?;
+    let is_below =
+        |resource: &&String| requests.get(*resource).is_some_and(|own| *own < of_containers[*resource]);
+    if let Some(resource) = of_containers.keys().find(is_below) {
+        return Some(format!("requests less {resource} than its containers in total; raise its request"));
+    }
+    let limits = parse(limits, None).ok()?;
+    spec.containers.iter().find_map(|container| {
+        let of_container = parse(container.resources.as_ref()?.limits.as_ref(), None).ok()?;
+        let is_above =
+            |(resource, limit): &(&String, &Exact)| limits.get(*resource).is_some_and(|most| *limit > most);
+        let (resource, _) = of_container.iter().find(is_above)?;
+        Some(format!("has a lower limit of {resource} than container {}; raise it", container.name))
+    })
 }
 
 fn resources(container: &Container) -> (Option<&Amounts>, Option<&Amounts>) {

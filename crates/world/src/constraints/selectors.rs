@@ -8,11 +8,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
+use crate::demand::admission::NOT_READY;
+
 /// Taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Taints of an unreachable node. Admission adds a toleration of five minutes to every pod; after that the pod is
-/// evicted.
-const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 /// Taint by which an administrator confirms that an unreachable node is shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -129,17 +128,19 @@ fn taint_objection(spec: &PodSpec, node: &Node) -> Option<Objection> {
 
 /// Why a pod that the node accepts is evicted after some time: it tolerates a taint for so long only.
 pub(crate) fn evicted_after(spec: &PodSpec, node: &Node) -> Option<String> {
-    let of_taint = |taint: &Taint| {
-        let tolerating = spec.tolerations.iter().flatten().filter(|it| tolerates(it, taint));
-        let seconds = tolerating.filter_map(|toleration| toleration.toleration_seconds).min()?;
-        Some(format!(
-            "taint {}:NoExecute of {} evicts the pod after {seconds} s, and other nodes have room",
-            taint.key,
-            node.name_any()
-        ))
+    // Of several tolerations of a taint, the taint eviction controller uses the first.
+    let after = |taint: &Taint| {
+        let first = spec.tolerations.iter().flatten().find(|it| tolerates(it, taint))?;
+        Some(first.toleration_seconds?.max(0))
     };
-    let evicts = |taint: &&Taint| taint.effect == "NoExecute" && !NOT_READY.contains(&taint.key.as_str());
-    taints(node).filter(evicts).find_map(of_taint)
+    let evicting = taints(node).filter(|taint| taint.effect == "NoExecute");
+    let limited = evicting.filter_map(|taint| Some((after(taint)?, taint)));
+    let (seconds, taint) = limited.min_by_key(|(seconds, _)| *seconds)?;
+    Some(format!(
+        "taint {}:NoExecute of {} evicts the pod after {seconds} s, and other nodes have room",
+        taint.key,
+        node.name_any()
+    ))
 }
 
 /// Whether the node lifecycle controller considers a node not ready.
@@ -175,8 +176,10 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let key = toleration.key.as_deref().unwrap_or_default();
     let effect = toleration.effect.as_deref().unwrap_or_default();
     let value = toleration.value.as_deref().unwrap_or_default();
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    (effect.is_empty() || effect == taint.effect)
-        && (key == taint.key || (key.is_empty() && exists))
-        && (exists || value == taint.value.as_deref().unwrap_or_default())
+    let has_value = match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => value == taint.value.as_deref().unwrap_or_default(),
+        // `Lt` and `Gt` are behind a feature gate that is off by default.
+        operator => operator == Some("Exists"),
+    };
+    (effect.is_empty() || effect == taint.effect) && (key.is_empty() || key == taint.key) && has_value
 }

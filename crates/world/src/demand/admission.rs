@@ -7,11 +7,16 @@ use crds::{DevicePool, Implementation};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
 use k8s_openapi::api::node::v1::RuntimeClass;
 
-use crate::demand::pods::{Amounts, Quantities, add_largest, pod_level_requests, requests};
+use crate::demand::pods::{Amounts, Quantities, add_largest, is_huge_page, pod_level_requests, requests};
 use crate::numbers::{NumberError, to_quantity};
 
 /// Maximum number of tolerations that are merged.
 const MAX_MERGED: usize = 512;
+
+/// Taints of an unreachable node.
+pub(crate) const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// How long pods stay on an unreachable node by default.
+const UNREACHABLE_SECONDS: i64 = 300;
 
 /// Requests and limits that admission adds to containers.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +48,7 @@ impl PodAdmission {
             }
         }
         set_defaults(&mut spec);
+        tolerate_unreachable_nodes(&mut spec);
         let class = spec.runtime_class_name.as_ref().and_then(|name| self.runtime_classes.get(name));
         if let Some(class) = class {
             add_runtime_class(&mut spec, class);
@@ -94,13 +100,41 @@ fn set_defaults(spec: &mut PodSpec) {
     if let Some(resources) = &mut spec.resources {
         let own = resources.requests.get_or_insert_default();
         for (resource, amount) in of_pod {
-            own.entry(resource).or_insert_with(|| to_quantity(amount));
+            if own.contains_key(&resource) {
+                continue;
+            }
+            // Huge pages cannot be overcommitted, so the pod also gets their limit.
+            if is_huge_page(&resource) {
+                let limits = resources.limits.get_or_insert_default();
+                limits.entry(resource.clone()).or_insert_with(|| to_quantity(amount));
+            }
+            own.insert(resource, to_quantity(amount));
         }
     }
     for resources in containers(spec).filter_map(|container| container.resources.as_mut()) {
         for (resource, limit) in resources.limits.iter().flatten() {
             let own = resources.requests.get_or_insert_default();
             own.entry(resource.clone()).or_insert_with(|| limit.clone());
+        }
+    }
+}
+
+/// The admission plugin `DefaultTolerationSeconds`: without tolerations of their own, pods leave an unreachable node after five
+/// minutes.
+fn tolerate_unreachable_nodes(spec: &mut PodSpec) {
+    let own = spec.tolerations.get_or_insert_default();
+    for key in NOT_READY {
+        let covers = |text: &Option<String>, value: &str| {
+            text.as_deref().is_none_or(|text| text.is_empty() || text == value)
+        };
+        if !own.iter().any(|it| covers(&it.key, key) && covers(&it.effect, "NoExecute")) {
+            own.push(Toleration {
+                key: Some(key.to_owned()),
+                operator: Some("Exists".to_owned()),
+                effect: Some("NoExecute".to_owned()),
+                toleration_seconds: Some(UNREACHABLE_SECONDS),
+                ..Toleration::default()
+            });
         }
     }
 }

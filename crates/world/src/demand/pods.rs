@@ -136,7 +136,7 @@ pub(crate) fn pod_level_requests(spec: &PodSpec) -> Result<Quantities, NumberErr
             requests.entry(resource).or_insert(amount);
         }
     }
-    requests.retain(|resource, _| matches!(resource.as_str(), "cpu" | "memory") || is_huge_page(resource));
+    requests.retain(|resource, _| is_pod_level_resource(resource));
     Ok(requests)
 }
 
@@ -144,7 +144,23 @@ pub(crate) fn pod_level_requests(spec: &PodSpec) -> Result<Quantities, NumberErr
 pub(crate) fn is_pod_level(resources: &ResourceRequirements) -> bool {
     let all = [&resources.requests, &resources.limits];
     let mut names = all.into_iter().flatten().flat_map(BTreeMap::keys);
-    names.any(|name| matches!(name.as_str(), "cpu" | "memory") || is_huge_page(name))
+    names.any(|name| is_pod_level_resource(name))
+}
+
+/// Whether a pod as a whole can request this resource.
+pub(crate) fn is_pod_level_resource(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory") || is_huge_page(resource)
+}
+
+/// Requests or limits of all containers, as `AggregateContainerRequests` counts them.
+///
+/// # Errors
+/// An invalid quantity.
+pub(crate) fn container_totals(
+    spec: &PodSpec,
+    of: impl Fn(&ResourceRequirements) -> Option<&Amounts>,
+) -> Result<Quantities, NumberError> {
+    aggregate(spec, |container, _| parse(container.resources.as_ref().and_then(&of), None))
 }
 
 /// Requests or limits of a pod as `LimitRange`s count them: those of the pod as a whole replace those of its containers.
@@ -155,13 +171,13 @@ pub(crate) fn pod_totals(
     spec: &PodSpec,
     of: impl Fn(&ResourceRequirements) -> Option<&Amounts>,
 ) -> Result<Quantities, NumberError> {
-    let mut total = aggregate(spec, |container, _| parse(container.resources.as_ref().and_then(&of), None))?;
+    let mut total = container_totals(spec, &of)?;
     let of_pod = parse(spec.resources.as_ref().and_then(&of), None)?;
     total.extend(of_pod.into_iter().filter(|(resource, _)| matches!(resource.as_str(), "cpu" | "memory")));
     Ok(total)
 }
 
-fn is_huge_page(resource: &str) -> bool {
+pub(crate) fn is_huge_page(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
 
@@ -265,9 +281,10 @@ pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
     }
 }
 
-/// Allocatable resources of a node.
+/// Allocatable resources of a node; its capacity if a file lacks them, as the API server fills in.
 pub(crate) fn allocatable(node: &Node) -> Quantities {
-    let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let status = node.status.as_ref();
+    let amounts = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
     // The API server rejects invalid quantities.
     let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));
     amounts.into_iter().flatten().filter_map(read).collect()

@@ -1,6 +1,6 @@
-//! Labels of namespaces, and the defaults of their `LimitRange`s.
+//! Labels and deletion of namespaces, and the defaults of their `LimitRange`s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::{ActorApplication, labels};
@@ -11,11 +11,13 @@ use crate::demand::pods::Amounts;
 use crate::index::names::{Name, namespace_of};
 use crate::numbers::quantity;
 
-/// Labels and limits by namespace.
+/// Labels and limits by namespace, and the namespaces that are being deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
     pub limits: BTreeMap<Name, Arc<LimitRange>>,
+    /// Namespaces that are being deleted.
+    pub terminating: BTreeSet<String>,
 }
 
 impl Namespaces {

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::index::names::namespace_of;
 use crate::index::owner::is_decision_for;
 use crate::index::scheduling::SchedulingObjects;
+use crate::numbers::{NumberError, quantity};
 
 /// The Kubernetes objects that a snapshot is built from, in any order.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ pub struct Objects {
     pub quotas: Vec<Arc<ResourceQuota>>,
     /// Default requests and limits of namespaces.
     pub limits: Vec<Arc<LimitRange>>,
-    /// Namespaces, for their labels.
+    /// Namespaces, for their labels and deletion.
     pub namespaces: Vec<Arc<Namespace>>,
     /// `ConfigMap`s with policies.
     pub policies: Vec<Arc<ConfigMap>>,
@@ -98,7 +99,8 @@ impl Objects {
     /// Other kinds are ignored.
     ///
     /// # Errors
-    /// Invalid YAML, a duplicate key, a missing kind, or a field that does not fit the kind.
+    /// Invalid YAML, a duplicate key, a missing kind, a field that does not fit the kind, or an invalid amount of a node
+    /// or pod.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), ReadError> {
         for (position, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
             let path = format!("document {}", position + 1);
@@ -147,6 +149,10 @@ impl Objects {
                 let problem = format!("`{other}` is not a kind of {}; correct it", crds::GROUP);
                 return Err(ReadError { file: file.to_owned(), path: at, problem });
             }
+            (false, "Node" | "Pod") if let Some((field, e)) = invalid_amount(&value) => {
+                let path = format!("{at}, {field}");
+                return Err(ReadError { file: file.to_owned(), path, problem: e.to_string() });
+            }
             (false, "Node") => self.nodes.push(parse(file, &at, value)?),
             (false, "ResourceQuota") => self.quotas.push(parse(file, &at, value)?),
             (false, "LimitRange") => self.limits.push(parse(file, &at, value)?),
@@ -178,6 +184,32 @@ fn is_policy(config_map: &Value) -> bool {
     let labels = config_map.pointer("/metadata/labels");
     let value = labels.and_then(|labels| labels.get(crds::labels::POLICY)).and_then(Value::as_str);
     value.is_some_and(|value| crds::labels::POLICY_VALUES.contains(&value))
+}
+
+/// Fields of nodes and pods that hold amounts by resource.
+const AMOUNTS: [&str; 6] =
+    ["requests", "limits", "overhead", "allocatedResources", "allocatable", "capacity"];
+
+/// The first field whose amount is invalid: the API server rejects it.
+fn invalid_amount(value: &Value) -> Option<(String, NumberError)> {
+    let of_field = |(name, value): (&String, &Value)| {
+        let amounts = value.as_object().filter(|_| AMOUNTS.contains(&name.as_str()));
+        let invalid = |(resource, amount): (&String, &Value)| {
+            Some((resource.clone(), quantity(amount.as_str()?).err()?))
+        };
+        let found = amounts.and_then(|amounts| amounts.iter().find_map(invalid));
+        let (path, e) = found.or_else(|| invalid_amount(value))?;
+        let dot = if path.starts_with('[') { "" } else { "." };
+        Some((format!("{name}{dot}{path}"), e))
+    };
+    match value {
+        Value::Object(fields) => fields.iter().find_map(of_field),
+        Value::Array(items) => items.iter().enumerate().find_map(|(position, item)| {
+            let (path, e) = invalid_amount(item)?;
+            Some((format!("[{position}].{path}"), e))
+        }),
+        _ => None,
+    }
 }
 
 fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {

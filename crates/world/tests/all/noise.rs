@@ -171,9 +171,9 @@ fn a_day_of_noise_moves_no_actor() {
             4 => desk.index.remove_topology(&topology.name_any()),
             _ => {
                 let mut node = node.as_ref().clone();
-                let taint =
-                    json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]});
-                node.spec = Some(serde_json::from_value(taint).unwrap());
+                let taints = ["NoSchedule", "NoExecute"]
+                    .map(|effect| json!({"key": "node.kubernetes.io/unreachable", "effect": effect}));
+                node.spec = Some(serde_json::from_value(json!({"taints": taints})).unwrap());
                 desk.index.put_node(Arc::new(node));
             }
         }

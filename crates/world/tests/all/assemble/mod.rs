@@ -1,5 +1,6 @@
 //! Snapshots of small clusters.
 
+mod admission;
 mod cluster;
 mod demand;
 mod devices;

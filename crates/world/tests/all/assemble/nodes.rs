@@ -64,7 +64,8 @@ fn node_constraints_have_a_reason() {
             "silent",
             changed(
                 "{name: n1}, ",
-                "{name: n1}, spec: {taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}, ",
+                "{name: n1}, spec: {taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}, \
+                 {key: node.kubernetes.io/not-ready, effect: NoExecute}]}, ",
                 "",
             ),
         ),

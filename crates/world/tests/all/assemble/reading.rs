@@ -25,6 +25,21 @@ fn kubectl_dumps_are_readable() {
         message("{apiVersion: v1, kind: Node, metadata: {name: a, name: b}}"),
         "f.yaml: document 1: metadata: `name` is given twice; keep one at line 1 column 40"
     );
+    // the API server rejects invalid amounts
+    for (kind, fields, expected) in [
+        (
+            "Pod",
+            "spec: {containers: [{name: c}, {name: d, resources: {requests: {cpu: 1x}}}]}",
+            "spec.containers[1].resources.requests.cpu: `1x`",
+        ),
+        ("Pod", "spec: {overhead: {memory: ''}, containers: []}", "spec.overhead.memory: ``"),
+        ("Node", "status: {allocatable: {cpu: '-1'}}", "status.allocatable.cpu: `-1`"),
+    ] {
+        assert_eq!(
+            message(&format!("{{apiVersion: v1, kind: {kind}, metadata: {{name: x}}, {fields}}}")),
+            format!("f.yaml: document 1, {kind} x, {expected} is not a quantity, as in 500m, 2 or 64Mi")
+        );
+    }
     let list =
         message("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: [cpu]}");
     let start =

@@ -7,7 +7,7 @@ use world::{Index, Objects, Policy, assemble};
 use super::cluster::{changed, key as key_of, world_of};
 
 /// The application with these fields in the spec of its cpu template, and documents beside it.
-fn templated(fields: &str, more: &str) -> String {
+pub fn templated(fields: &str, more: &str) -> String {
     changed(
         "{containers: [{name: c, resources",
         &format!("{{{fields}, containers: [{{name: c, resources"),
@@ -16,7 +16,7 @@ fn templated(fields: &str, more: &str) -> String {
 }
 
 /// Units on which actors are never placed, and why.
-fn never(yaml: &str) -> String {
+pub fn never(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let summary = world.snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
         Constraint::Never { places, reason, except_current, .. } => {
@@ -47,7 +47,7 @@ fn asked(yaml: &str) -> String {
 const CLASS: &str = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, \
                      overhead: {podFixed: {cpu: 250m}}, scheduling: {nodeSelector: {disk: ssd}}}";
 
-fn object(api: &str, kind: &str, name: &str, more: &str) -> String {
+pub fn object(api: &str, kind: &str, name: &str, more: &str) -> String {
     format!("{{apiVersion: {api}, kind: {kind}, metadata: {{name: {name}, namespace: ns}}{more}}}")
 }
 
