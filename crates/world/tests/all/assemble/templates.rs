@@ -1,7 +1,7 @@
 //! Templates: what admission adds, and what keeps their pods from ever being scheduled.
 
 use jiff::Timestamp;
-use placement::file::Constraint;
+use placement::file::{Constraint, Places};
 use world::{Index, Objects, Policy, assemble};
 
 use super::cluster::{changed, key as key_of, world_of};
@@ -15,7 +15,11 @@ pub fn templated(fields: &str, more: &str) -> String {
     )
 }
 
-/// Units on which actors are never placed, and why.
+fn with_reason(places: &Places, reason: Option<&str>) -> String {
+    format!("{}: {}", serde_json::to_value(places).unwrap(), reason.unwrap())
+}
+
+/// Units on which actors are never placed, or only if they would stay unplaced, and why.
 pub fn never(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let summary = world.snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
@@ -24,9 +28,9 @@ pub fn never(yaml: &str) -> String {
                 *except_current || reason.as_ref().unwrap().starts_with("nodeSelector"),
                 "{constraint:?}"
             );
-            let places = serde_json::to_value(places).unwrap().to_string();
-            Some(format!("{places}: {}", reason.as_deref().unwrap()))
+            Some(with_reason(places, reason.as_deref()))
         }
+        Constraint::Avoid { places, reason, .. } => Some(with_reason(places, reason.as_deref())),
         _ => None,
     });
     summary.collect::<Vec<_>>().join("; ").replace(['"', '{', '}'], "")
