@@ -77,6 +77,7 @@ pub fn spec(
         found_by: Some(plan.found_by.to_string()),
         proven_by: plan.proven_by.map(|by| by.to_string()),
         judged: Some(plan.judged.to_string()),
+        judged_digest: None,
         unplaced: plan
             .unplaced
             .iter()
