@@ -1,5 +1,6 @@
 //! Snapshots of small clusters.
 
+mod between_pods;
 mod cluster;
 mod demand;
 mod devices;
