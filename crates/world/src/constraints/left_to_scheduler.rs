@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use crate::Index;
 use crate::constraints::quotas::{Counted, counted};
 use crate::constraints::resource_limits::is_unscoped;
+use crate::demand::pods::requests;
 use crate::index::names::namespace_of;
 
 /// The rules for an application's pods that only kube-scheduler or admission evaluates, each as a sentence.
@@ -18,7 +19,7 @@ pub(crate) fn left_to_scheduler(index: &Index, application: &ActorApplication) -
     for group in &application.spec.actors {
         for implementation in &group.implementations {
             let Some(spec) = &implementation.template.spec else { continue };
-            found.extend(rules(spec).into_iter().map(|rule| format!("{}: {rule}", group.name)));
+            found.extend(rules(index, spec).into_iter().map(|rule| format!("{}: {rule}", group.name)));
         }
     }
     found.into_iter().collect()
@@ -35,7 +36,7 @@ fn left_of_quota(quota: &ResourceQuota) -> Vec<String> {
     left.map(|counted| format!("ResourceQuota {name}: the sum of {counted}")).collect()
 }
 
-fn rules(spec: &PodSpec) -> Vec<&'static str> {
+fn rules(index: &Index, spec: &PodSpec) -> Vec<&'static str> {
     let affinity = spec.affinity.as_ref();
     let prefers_nodes = affinity.and_then(|of| of.node_affinity.as_ref()).is_some_and(|of| {
         of.preferred_during_scheduling_ignored_during_execution.as_ref().is_some_and(|all| !all.is_empty())
@@ -59,12 +60,16 @@ fn rules(spec: &PodSpec) -> Vec<&'static str> {
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();
         text.contains(&format!("\"{}\"", crds::labels::ACTOR))
     };
+    let needs_device = spec.resource_claims.as_ref().is_some_and(|all| !all.is_empty());
+    let requests = requests(spec).unwrap_or_default();
+    let needs_device =
+        needs_device || requests.keys().any(|resource| index.scheduling.class_serving(resource).is_some());
     [
         (prefers_nodes, "preferred node affinity"),
         (prefers_pods, "preferred pod affinity or anti-affinity"),
         (prefers_spread, "topology spread with ScheduleAnyway"),
         (has_priority, "preemption of pods with a lower priority"),
-        (spec.resource_claims.as_ref().is_some_and(|all| !all.is_empty()), "the device of a resource claim"),
+        (needs_device, "the device of a resource claim"),
         (names_actor, "selectors by the label of a single actor"),
     ]
     .into_iter()

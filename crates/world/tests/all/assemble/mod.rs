@@ -3,6 +3,7 @@
 mod between_pods;
 mod cluster;
 mod demand;
+mod device_requests;
 mod devices;
 mod dra;
 mod dra_partitions;
