@@ -50,10 +50,10 @@ indexed! {
     CSINode: |spec| has_claimed_volume(spec) || has_disk(spec);
     CSIDriver: has_claimed_volume;
     CSIStorageCapacity: has_claimed_volume;
-    DeviceClass: has_resource_claim;
-    ResourceClaim: has_resource_claim;
-    ResourceClaimTemplate: has_resource_claim;
-    ResourceSlice: has_resource_claim;
+    DeviceClass: needs_devices;
+    ResourceClaim: needs_devices;
+    ResourceClaimTemplate: needs_devices;
+    ResourceSlice: needs_devices;
 }
 
 fn has_claimed_volume(spec: &PodSpec) -> bool {
@@ -66,8 +66,12 @@ fn has_disk(spec: &PodSpec) -> bool {
     spec.volumes.iter().flatten().any(slim::is_disk)
 }
 
-fn has_resource_claim(spec: &PodSpec) -> bool {
-    spec.resource_claims.iter().flatten().next().is_some()
+/// Whether pods may need devices: a `DeviceClass` may also serve an extended resource.
+fn needs_devices(spec: &PodSpec) -> bool {
+    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let resources = containers.filter_map(|container| container.resources.as_ref());
+    let mut names = resources.flat_map(|it| it.requests.iter().chain(&it.limits)).flat_map(BTreeMap::keys);
+    spec.resource_claims.iter().flatten().next().is_some() || names.any(|name| name.contains('/'))
 }
 
 /// Updates the index, and enqueues the applications whose templates depend on the kind.
@@ -85,6 +89,12 @@ fn on_event<K: SchedulingKind + Serialize>(
     // The capacity of a driver is in the driver's namespace, and counts in all.
     let namespace = object.namespace().filter(|_| !any.is::<CSIStorageCapacity>());
     let claim = any.downcast_ref::<ResourceClaim>();
+    let was_allocated = claim.is_some_and(|claim| {
+        let index = caches.index();
+        let known = index.resource_claim(&claim.namespace().unwrap_or_default(), &claim.name_any());
+        known.is_some_and(|known| is_allocated(known))
+    });
+    let is_freed = was_allocated && !(present && claim.is_some_and(is_allocated));
     let nodes = caches.index().nodes_with_devices(object.as_ref());
     let mut nodes = nodes.into_iter();
     let change = |index: &mut Index| {
@@ -119,13 +129,20 @@ fn on_event<K: SchedulingKind + Serialize>(
             caches.enqueue_all();
         }
     }
+    // Actors of other namespaces may get the devices of a claim.
+    let waiting = if is_freed { caches.triggers().capacity_grew() } else { Vec::new() };
     let of_it = caches.applications.state().into_iter().filter(|application| {
         let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
-        namespace.as_ref().is_none_or(|namespace| application.namespace().as_ref() == Some(namespace))
+        let is_near = namespace.as_ref().is_none_or(|it| application.namespace().as_ref() == Some(it));
+        (is_near || waiting.contains(&ApplicationKey::of(application)))
             && ways
                 .any(|way| way.template.spec.as_ref().map_or_else(|| depends(&PodSpec::default()), depends))
     });
     caches.enqueue_replan(of_it.map(|application| ApplicationKey::of(&application)));
+}
+
+fn is_allocated(claim: &ResourceClaim) -> bool {
+    claim.status.as_ref().is_some_and(|status| status.allocation.is_some())
 }
 
 /// The class of a pool's devices.
@@ -164,9 +181,11 @@ pub fn account(account: &mut ServiceAccount) {
     (account.secrets, account.image_pull_secrets) = (None, None);
 }
 
-/// Keeps the selectors.
+/// Keeps the selectors, and the age, by which one of several classes of a resource is chosen.
 pub fn device_class(class: &mut DeviceClass) {
+    let created = class.metadata.creation_timestamp.take();
     identity(class);
+    class.metadata.creation_timestamp = created;
     class.spec.config = None;
 }
 
@@ -190,6 +209,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::queue::triggers::Waiting;
 
     #[test]
     fn a_change_enqueues_the_applications_whose_templates_depend_on_the_kind() {
@@ -233,6 +253,17 @@ mod tests {
         let class = RuntimeClass::default();
         RuntimeClass::on_event(&caches, &mut ChangeFilter::default(), Arc::new(class), true);
         assert_eq!(drain(), "away/devices shop/accounts shop/devices shop/plain");
+        // A claim is freed that actors of another namespace may wait for.
+        let mut held = object("1");
+        held["status"] = json!({"allocation": {}});
+        let held: ResourceClaim = serde_json::from_value(held).unwrap();
+        ResourceClaim::on_event(&caches, &mut filter, Arc::new(held.clone()), true);
+        assert_eq!(drain(), "shop/devices");
+        let unplaced = vec![("cpu".to_owned(), BTreeMap::new())];
+        let key = ApplicationKey { namespace: "away".to_owned(), name: "devices".to_owned() };
+        caches.triggers().set_waiting(&key, Waiting { unplaced, ..Waiting::default() });
+        ResourceClaim::on_event(&caches, &mut filter, Arc::new(held), false);
+        assert_eq!(drain(), "away/devices shop/devices");
     }
 
     #[test]
@@ -248,9 +279,15 @@ mod tests {
             ),
             (json!({"containers": [], "volumes": [{"name": "v", "ephemeral": {}}]}), true, false),
             (json!({"containers": [], "resourceClaims": [{"name": "c"}]}), false, true),
+            (
+                json!({"containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "1"}}}]}),
+                false,
+                true,
+            ),
+            (json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]}), false, false),
         ] {
             let spec = spec(given);
-            assert_eq!((has_claimed_volume(&spec), has_resource_claim(&spec)), (volume, device), "{spec:?}");
+            assert_eq!((has_claimed_volume(&spec), needs_devices(&spec)), (volume, device), "{spec:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ use crds::ActorApplication;
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::Index;
+use crate::constraints::device_requests::{PodRequest, device_requests};
 use crate::constraints::obstacles::obstacle;
 use crate::constraints::selectors::objection;
 use crate::demand::admission::PodAdmission;
@@ -16,10 +17,12 @@ use crate::index::names::namespace_of;
 use crate::units::unit::Unit;
 
 /// A spec after admission.
-struct Admitted {
-    spec: Rc<PodSpec>,
+pub(crate) struct Admitted {
+    pub spec: Rc<PodSpec>,
     /// Why its pods start on no node.
-    obstacle: Option<String>,
+    pub obstacle: Option<String>,
+    /// Devices that the scheduler must allocate for its pods.
+    pub devices: Vec<PodRequest>,
 }
 
 type ByPool = BTreeMap<String, Rc<Admitted>>;
@@ -49,7 +52,8 @@ impl<'a> AdmittedSpecs<'a> {
         self.admitted(group, unit)?.obstacle.clone()
     }
 
-    fn admitted(&self, group: &str, unit: &Unit) -> Option<Rc<Admitted>> {
+    /// The spec of a group's pods in the pool of this unit, and what follows from it.
+    pub fn admitted(&self, group: &str, unit: &Unit) -> Option<Rc<Admitted>> {
         let group = self.application.spec.actors.iter().find(|it| it.name == group)?;
         let way = group.implementations.iter().find(|way| way.kind == unit.kind)?;
         let mut specs = self.specs.borrow_mut();
@@ -59,8 +63,10 @@ impl<'a> AdmittedSpecs<'a> {
         }
         let pool = self.index.pool(&unit.pool).map(AsRef::as_ref);
         let spec = self.admission.spec(way.template.spec.as_ref(), pool);
-        let obstacle = obstacle(self.index, &namespace_of(self.application), &spec);
-        let admitted = Rc::new(Admitted { spec: Rc::new(spec), obstacle });
+        let namespace = namespace_of(self.application);
+        let obstacle = obstacle(self.index, &namespace, &spec);
+        let devices = device_requests(self.index, &namespace, &spec);
+        let admitted = Rc::new(Admitted { spec: Rc::new(spec), obstacle, devices });
         by_pool.insert(unit.pool.clone(), Rc::clone(&admitted));
         Some(admitted)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 use placement::file::{Constraint, Scope};
 
-use crate::constraints::pod_templates::PodRules;
+use crate::constraints::pod_templates::{PodRules, ports};
 
 /// A port of the host: address, protocol and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +34,6 @@ impl HostPort {
 
 /// Host ports of a pod. On the host's network, the API server makes each container port a host port.
 fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
     let on_host = spec.host_network == Some(true);
     let port = |port: &ContainerPort| {
         let number = port.host_port.filter(|number| *number > 0);
@@ -49,7 +46,7 @@ fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
             number: number.or_else(|| on_host.then_some(port.container_port))?,
         })
     };
-    ports.filter_map(port).collect()
+    ports(spec).filter_map(port).collect()
 }
 
 /// Constraints by host ports: among the application's actors, and with pods that are there.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Join};
 
-use crate::constraints::pod_templates::{PodRules, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pod_templates::{ExistingPod, PodRules, PodTemplate, PodTerm, TopologyDomains};
 
 /// Groups that need the same peers in their domains. A pod is a peer if all terms select it.
 pub(crate) struct Joining<'a> {
@@ -40,27 +40,45 @@ impl<'a> Joining<'a> {
             && self.keys.keys().eq(other.keys.keys())
     }
 
-    /// The constraints by its topology keys.
+    /// The constraints by its topology keys. No pod is the first of its group if another is counted by any of these keys.
     pub fn constraints(&self, of: &PodRules) -> Vec<Constraint> {
+        let by_key = |key: &str| TopologyDomains::of(of.index, key, |_| true);
+        let is_first = !self.keys.keys().any(|key| self.others(of, &by_key(key)).next().is_some());
+        let join = if is_first { self.join } else { Join::Peer };
         let rule = |(key, pods): (&String, &Vec<String>)| {
-            let domains = TopologyDomains::of(of.index, key, |_| true);
             let reason = format!("affinity to {} by {key}", pods.join(" and "));
-            self.constraint(of, &domains, reason)
+            self.constraint(of, &by_key(key), join, reason)
         };
         self.keys.iter().map(rule).collect()
     }
 
     /// The constraint that these domains need a peer.
-    pub fn constraint(&self, of: &PodRules, domains: &TopologyDomains, reason: String) -> Constraint {
-        let others = domains.count(self.existing.iter().filter_map(|at| of.existing.get(*at)));
+    pub fn constraint(
+        &self,
+        of: &PodRules,
+        domains: &TopologyDomains,
+        join: Join,
+        reason: String,
+    ) -> Constraint {
+        let others = domains.count(self.others(of, domains));
         Constraint::Peers {
             actors: of.ids(&self.groups),
             peers: of.ids(&self.peers),
             domains: domains.listed(of.offer, &others),
             max: None,
             skew: None,
-            join: Some(self.join),
+            join: Some(join),
             reason: Some(reason),
         }
+    }
+
+    /// The pods outside the application that it selects in these domains.
+    fn others<'o>(
+        &'o self,
+        of: &'o PodRules,
+        domains: &'o TopologyDomains,
+    ) -> impl Iterator<Item = &'o ExistingPod<'o>> {
+        let all = self.existing.iter().filter_map(|at| of.existing.get(*at));
+        all.filter(|pod| domains.at(pod.node).is_some())
     }
 }

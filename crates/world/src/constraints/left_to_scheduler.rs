@@ -12,6 +12,7 @@ use crate::constraints::quotas::{Counted, counted};
 use crate::constraints::resource_limits::is_unscoped;
 use crate::constraints::volume_choice::undecided_volumes;
 use crate::demand::actors::ApplicationActors;
+use crate::demand::pods::requests;
 use crate::index::names::namespace_of;
 
 /// The rules for an application's pods that only kube-scheduler or admission evaluates, each as a sentence.
@@ -72,12 +73,16 @@ fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();
         text.contains(&format!("\"{}\"", crds::labels::ACTOR))
     };
+    let needs_device = spec.resource_claims.as_ref().is_some_and(|all| !all.is_empty());
+    let requests = requests(spec).unwrap_or_default();
+    let needs_device =
+        needs_device || requests.keys().any(|resource| index.scheduling.class_serving(resource).is_some());
     [
         (prefers_nodes, "preferred node affinity"),
         (prefers_pods, "preferred pod affinity or anti-affinity"),
         (prefers_spread, "topology spread with ScheduleAnyway"),
         (may_preempt, "preemption of pods with a lower priority"),
-        (spec.resource_claims.as_ref().is_some_and(|all| !all.is_empty()), "the device of a resource claim"),
+        (needs_device, "the device of a resource claim"),
         (names_actor, "selectors by the label of a single actor"),
     ]
     .into_iter()

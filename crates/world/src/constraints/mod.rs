@@ -1,6 +1,9 @@
 //! Placement constraints: from the manifest, nodes, quotas and refusals.
 
 pub(crate) mod admits;
+pub(crate) mod claimable_devices;
+pub(crate) mod device_requests;
+pub(crate) mod device_rooms;
 pub(crate) mod disks;
 pub(crate) mod host_ports;
 pub(crate) mod joining;
@@ -34,6 +37,8 @@ use jiff::Timestamp;
 use placement::file::{Constraint, Places, Scope};
 
 use crate::constraints::admits::AdmittedSpecs;
+use crate::constraints::claimable_devices::ClaimableDevices;
+use crate::constraints::device_rooms::device_constraints;
 use crate::constraints::disks::disk_constraints;
 use crate::constraints::host_ports::host_port_constraints;
 use crate::constraints::limited_tolerations::limited_tolerations;
@@ -66,7 +71,8 @@ pub(crate) fn constraints(
         rules.extend(group_constraints((application, actors), group, nodes));
     }
     let specs = AdmittedSpecs::of(index, application);
-    rules.extend(never_scheduled(index, (application, actors), &specs, offer));
+    let devices = ClaimableDevices::of(index, application);
+    rules.extend(never_scheduled(index, (application, actors), &specs, &devices, offer));
     rules.extend(node_constraints((application, actors), &specs, nodes, offer));
     rules.extend(limited_tolerations(index, (application, actors), &specs, offer));
     rules.extend(cordon_constraints(actors, offer));
@@ -74,7 +80,7 @@ pub(crate) fn constraints(
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, (application, actors), now));
     rules.extend(shared_counters(index, (application, actors), offer));
-    rules.extend(between_pods(index, (application, actors), offer));
+    rules.extend(between_pods(index, (application, actors), &devices, offer));
     rules.extend(ActiveRefusals::of(index, application, now).rules(actors, &specs, offer));
     rules
 }
@@ -131,10 +137,11 @@ fn group_constraints(
     rules
 }
 
-/// The scheduler's rules between pods, and between pods and volumes.
+/// The scheduler's rules between pods, and between pods and volumes or devices.
 fn between_pods(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
+    devices: &ClaimableDevices,
     offer: &Offer,
 ) -> Vec<Constraint> {
     let namespace = ApplicationKey::of(application).namespace;
@@ -147,6 +154,7 @@ fn between_pods(
     rules.extend(host_port_constraints(&of));
     rules.extend(disk_constraints(&of));
     rules.extend(volume_constraints(&of));
+    rules.extend(device_constraints(&of, devices));
     rules
 }
 

@@ -77,9 +77,11 @@ fn of_first(of: &PodRules, cycle: &[&Joining]) -> Vec<Constraint> {
     if common.is_empty() {
         let keys = whole.keys.keys().cloned().collect::<Vec<_>>().join(", ");
         let domains = TopologyDomains::connected(of.index, whole.keys.keys());
-        return vec![whole.constraint(of, &domains, reason(&keys))];
+        return vec![whole.constraint(of, &domains, whole.join, reason(&keys))];
     }
-    let rule =
-        |key: &String| whole.constraint(of, &TopologyDomains::of(of.index, key, |_| true), reason(key));
+    let rule = |key: &String| {
+        let domains = TopologyDomains::of(of.index, key, |_| true);
+        whole.constraint(of, &domains, whole.join, reason(key))
+    };
     common.into_iter().map(rule).collect()
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use crds::ActorApplication;
+use k8s_openapi::api::core::v1::{Node, PodSpec};
 use placement::file::{Constraint, Places};
 
 use crate::Index;
 use crate::constraints::admits::AdmittedSpecs;
-use crate::constraints::obstacles::device_obstacle;
+use crate::constraints::claimable_devices::ClaimableDevices;
+use crate::constraints::selectors::selects;
 use crate::demand::actors::ApplicationActors;
 use crate::index::names::namespace_of;
 use crate::units::offer::Offer;
@@ -17,6 +19,7 @@ pub(crate) fn never_scheduled(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
     specs: &AdmittedSpecs,
+    devices: &ClaimableDevices,
     offer: &Offer,
 ) -> Vec<Constraint> {
     let namespace = namespace_of(application);
@@ -24,12 +27,13 @@ pub(crate) fn never_scheduled(
     for group in &application.spec.actors {
         let mut units: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for unit in offer.units.iter() {
-            let Some(spec) = specs.spec(&group.name, unit) else { continue };
-            let without_device = || {
+            let Some(admitted) = specs.admitted(&group.name, unit) else { continue };
+            let on_node = || {
                 let node = index.nodes.get(&unit.node)?;
-                device_obstacle(index, &namespace, &spec, node)
+                let elsewhere = || allocated_elsewhere(index, &namespace, &admitted.spec, node);
+                elsewhere().or_else(|| devices.obstacle(&admitted.devices, node))
             };
-            if let Some(reason) = specs.obstacle(&group.name, unit).or_else(without_device) {
+            if let Some(reason) = admitted.obstacle.clone().or_else(on_node) {
                 units.entry(reason).or_default().push(unit.id.clone());
             }
         }
@@ -44,4 +48,18 @@ pub(crate) fn never_scheduled(
         reason: Some(reason),
     };
     kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
+}
+
+/// Why the devices that are allocated to a claim of the pod cannot be used on a node.
+fn allocated_elsewhere(index: &Index, namespace: &str, spec: &PodSpec, node: &Node) -> Option<String> {
+    let mut names =
+        spec.resource_claims.iter().flatten().filter_map(|claim| claim.resource_claim_name.as_ref());
+    let is_elsewhere = |name: &&String| {
+        let claim = index.resource_claim(namespace, name);
+        let allocation = claim.and_then(|claim| claim.status.as_ref()?.allocation.as_ref());
+        let nodes = allocation.and_then(|allocation| allocation.node_selector.as_ref());
+        nodes.is_some_and(|nodes| !selects(nodes, node))
+    };
+    let name = names.find(is_elsewhere)?;
+    Some(format!("ResourceClaim {name} is allocated on other nodes"))
 }

@@ -3,20 +3,16 @@
 use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{
-    Node, PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Toleration, Volume,
+    PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Toleration, Volume,
 };
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{
-    DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate, ResourceSlice,
-    ResourceSliceSpec,
-};
+use k8s_openapi::api::resource::v1::{DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimTemplate};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::device_requests::unallocated;
 use crate::constraints::priorities::{is_system_class, named_class, priority_of};
 use crate::constraints::resource_limits::resource_obstacle;
-use crate::constraints::selectors::selects;
 use crate::demand::pods::amounts_differ;
 use crate::index::named;
 
@@ -166,62 +162,5 @@ fn claim_obstacle(index: &Index, namespace: &str, claim: &PodResourceClaim) -> O
 fn device_classes(request: &DeviceRequest) -> impl Iterator<Item = &String> {
     let exactly = request.exactly.iter().map(|request| &request.device_class_name);
     let alternatives = request.first_available.iter().flatten().map(|request| &request.device_class_name);
-    // Older versions of the API have the class elsewhere.
-    exactly.chain(alternatives).filter(|class| !class.is_empty())
-}
-
-/// The devices that the scheduler must allocate for a claim.
-fn unallocated<'a>(
-    index: &'a Index,
-    namespace: &str,
-    claim: &PodResourceClaim,
-) -> Option<&'a ResourceClaimSpec> {
-    let key = |name: &String| (namespace.to_owned(), name.clone());
-    if let Some(name) = &claim.resource_claim_name {
-        let claim = index.scheduling.resource_claims.get(&key(name))?;
-        let is_allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
-        return (!is_allocated).then_some(&claim.spec);
-    }
-    let name = claim.resource_claim_template_name.as_ref()?;
-    Some(&index.scheduling.resource_claim_templates.get(&key(name))?.spec.spec)
-}
-
-/// Why a node has no device for the pod's claims. Which device is allocated is up to the scheduler.
-pub(crate) fn device_obstacle(index: &Index, namespace: &str, spec: &PodSpec, node: &Node) -> Option<String> {
-    for claim in spec.resource_claims.iter().flatten() {
-        let name = claim.resource_claim_name.as_ref().map(|name| (namespace.to_owned(), name.clone()));
-        let allocated = name.as_ref().and_then(|name| index.scheduling.resource_claims.get(name));
-        let allocation = allocated.and_then(|claim| claim.status.as_ref()?.allocation.as_ref());
-        if let Some(selector) = allocation.and_then(|allocation| allocation.node_selector.as_ref())
-            && !selects(selector, node)
-        {
-            return Some(format!("ResourceClaim {} is allocated on other nodes", name?.1));
-        }
-        let devices = unallocated(index, namespace, claim).and_then(|spec| spec.devices.as_ref());
-        let needs_device = devices.is_some_and(|devices| devices.requests.iter().flatten().next().is_some());
-        let mut slices = index.scheduling.resource_slices.values();
-        if needs_device
-            && !index.scheduling.is_unknown::<ResourceSlice>()
-            && !slices.any(|slice| has_device(&slice.spec, node))
-        {
-            return Some("no ResourceSlice has devices of the node for the resource claims".to_owned());
-        }
-    }
-    None
-}
-
-/// Whether a slice has a device that pods of a node can use.
-fn has_device(slice: &ResourceSliceSpec, node: &Node) -> bool {
-    let reaches = |all: Option<bool>, name: Option<&String>, selector: Option<&_>| {
-        all == Some(true)
-            || name == Some(&node.name_any())
-            || selector.is_some_and(|selector| selects(selector, node))
-    };
-    let mut devices = slice.devices.iter().flatten();
-    if slice.per_device_node_selection == Some(true) {
-        devices.any(|it| reaches(it.all_nodes, it.node_name.as_ref(), it.node_selector.as_ref()))
-    } else {
-        devices.next().is_some()
-            && reaches(slice.all_nodes, slice.node_name.as_ref(), slice.node_selector.as_ref())
-    }
+    exactly.chain(alternatives)
 }

@@ -97,10 +97,12 @@ fn repelling(
     template: &PodTemplate,
     of_existing: &[(&ExistingPod, PodTerm)],
 ) -> Vec<Constraint> {
-    let mut nodes: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    // By topology key and pod. Pods of other namespaces have no name: the reason is shown to users of this one.
+    let mut nodes: BTreeMap<(&str, Option<&str>), BTreeSet<&str>> = BTreeMap::new();
     for (pod, term) in of_existing {
         if term.matches(of.index, of.namespace, &template.labels) {
-            nodes.entry((&term.topology_key, &pod.name)).or_default().insert(pod.node);
+            let name = (pod.namespace == of.namespace).then_some(pod.name.as_str());
+            nodes.entry((&term.topology_key, name)).or_default().insert(pod.node);
         }
     }
     // A pod may have many terms with labels that no node has.
@@ -112,7 +114,8 @@ fn repelling(
         if taken.is_empty() {
             continue;
         }
-        let reason = format!("the anti-affinity of pod {pod} excludes the same {key}");
+        let pod = pod.map_or("a pod of another namespace".to_owned(), |name| format!("pod {name}"));
+        let reason = format!("the anti-affinity of {pod} excludes the same {key}");
         let is_taken = |node: &str| domains.at(node).is_some_and(|at| taken.contains(at));
         rules.extend(template.never_on(of.offer, reason, is_taken));
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ActorGroup, labels};
-use k8s_openapi::api::core::v1::{Affinity, Node, PodAffinityTerm, PodSpec};
+use k8s_openapi::api::core::v1::{Affinity, ContainerPort, Node, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain, Places};
@@ -75,7 +75,6 @@ fn pod_labels(application: &ActorApplication, group: &ActorGroup, mut own: Label
 
 /// Whether filters between pods treat two templates alike.
 fn is_alike(a: &PodSpec, b: &PodSpec) -> bool {
-    let ports = |spec: &PodSpec| spec.containers.iter().map(|it| it.ports.clone()).collect::<Vec<_>>();
     a.affinity == b.affinity
         && a.node_selector == b.node_selector
         && a.topology_spread_constraints == b.topology_spread_constraints
@@ -83,7 +82,15 @@ fn is_alike(a: &PodSpec, b: &PodSpec) -> bool {
         && a.runtime_class_name == b.runtime_class_name
         && a.volumes == b.volumes
         && a.host_network == b.host_network
-        && ports(a) == ports(b)
+        && a.resource_claims == b.resource_claims
+        && ports(a).eq(ports(b))
+}
+
+/// Ports of containers and sidecars. Other init containers have ended when the pod is ready.
+pub(crate) fn ports(spec: &PodSpec) -> impl Iterator<Item = &ContainerPort> {
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten())
 }
 
 impl PodTemplate<'_> {
@@ -176,16 +183,13 @@ impl ExistingPod<'_> {
 /// Whether a template's rules depend on the pods that are there.
 fn depends_on_pods(template: &PodTemplate) -> bool {
     let spec = &template.spec;
-    let has_ports = || {
-        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-        let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
-        ports.any(|port| spec.host_network == Some(true) || port.host_port.is_some())
-    };
+    let has_ports = || ports(spec).any(|port| spec.host_network == Some(true) || port.host_port.is_some());
     let of_pods =
         |affinity: &Affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some();
     spec.affinity.as_ref().is_some_and(of_pods)
         || spec.topology_spread_constraints.is_some()
         || spec.volumes.is_some()
+        || spec.resource_claims.is_some()
         || has_ports()
 }
 
@@ -329,6 +333,14 @@ impl PodTerm {
         let by_namespace = self.namespaces.contains(namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| index.selects(selector, namespace));
         by_namespace && self.selector.as_ref().is_some_and(|selector| labels_match(selector, labels))
+    }
+
+    /// Whether it has no requirement on labels.
+    pub fn is_empty(&self) -> bool {
+        self.selector.as_ref().is_none_or(|of| {
+            of.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+                && of.match_expressions.as_ref().is_none_or(Vec::is_empty)
+        })
     }
 
     /// The selected pods, for users.

@@ -160,7 +160,7 @@ fn rooms(
 }
 
 /// Unions of the sets that overlap, directly or through others.
-fn overlapping<'a>(sets: impl Iterator<Item = Names<'a>>) -> Vec<Names<'a>> {
+pub(crate) fn overlapping<'a>(sets: impl Iterator<Item = Names<'a>>) -> Vec<Names<'a>> {
     let distinct: BTreeSet<Names> = sets.filter(|set| !set.is_empty()).collect();
     let mut unions: Vec<Names> = Vec::new();
     let mut union_of: BTreeMap<&str, usize> = BTreeMap::new();

@@ -49,6 +49,10 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
             let keys = spread.match_label_keys.as_deref();
             let term =
                 PodTerm::in_namespace(spread.label_selector.as_ref(), keys, &spread.topology_key, of_pod);
+            // kube-scheduler counts no pods by an empty selector, so the skew is never above 1.
+            if term.is_empty() {
+                continue;
+            }
             let honors =
                 |policy: Option<&String>, default: bool| policy.map_or(default, |policy| policy == "Honor");
             let by_affinity = honors(spread.node_affinity_policy.as_ref(), true);

@@ -18,7 +18,7 @@ pub(crate) struct Need {
 
 impl Need {
     /// Number of claims of an actor, shared or not.
-    fn claims(&self) -> u64 {
+    pub fn claims(&self) -> u64 {
         count(&self.shared).saturating_add(self.each)
     }
 }

@@ -101,6 +101,8 @@ impl Index {
             return self.track_withdrawals(None, |index| {
                 change(index);
                 index.forget_offers();
+                // Classes serve extended resources.
+                index.recount_all();
             });
         }
         change(self);

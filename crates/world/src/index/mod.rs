@@ -16,6 +16,7 @@ pub(crate) mod room;
 pub(crate) mod runtime_requests;
 pub(crate) mod scheduling;
 pub(crate) mod scheduling_events;
+pub(crate) mod served_resources;
 pub(crate) mod topologies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,7 @@ use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
-use crate::demand::pods::{
-    Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, scheduled_node, unit_of,
-};
+use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, scheduled_node, unit_of};
 use crate::index::devices::PublishedDevices;
 use crate::index::loads::{Loads, Measure};
 use crate::index::names::{Name, namespace_of, remove_from_set};
@@ -38,7 +37,7 @@ use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::index::runtime_requests::Requests;
 use crate::index::scheduling::SchedulingObjects;
-use crate::numbers::{Exact, floor};
+use crate::numbers::Exact;
 use crate::snapshot::measured::MeasuredDemand;
 use crate::units::offer::OfferCache;
 use crate::units::selectors::SelectorCache;
@@ -313,7 +312,7 @@ impl Index {
             self.withdrawn.drop_unused(name, |_| is_used);
             return;
         };
-        let mut free = allocatable(node);
+        let (allocatable, served) = (allocatable(node), self.scheduling.served_on(node));
         let (mut foreign, mut all, mut held) = (Quantities::new(), Quantities::new(), BTreeMap::new());
         for pod in self.pods_by_node.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
             let ownership = self.owner_of_pod(&pod.pod);
@@ -332,22 +331,18 @@ impl Index {
                 *held.entry(unit.to_owned()).or_default() += 1;
             }
         }
-        let mut left = free.clone();
-        for (resource, amount) in &all {
-            *left.entry(resource.clone()).or_default() -= amount;
-        }
-        for (resource, amount) in foreign {
-            *free.entry(resource).or_default() -= amount;
-        }
-        let overfull = left.values().any(|amount| *amount < Exact::default());
-        let rounded = |(resource, amount): (&String, &Exact)| {
-            let (name, scale) = resource_unit(resource);
-            (name, floor(*amount * scale))
-        };
-        let (left, provides) = (left.iter().map(rounded).collect(), free.iter().map(rounded).collect());
         self.withdrawn.drop_unused(name, |unit| held.contains_key(unit));
-        self.rooms.insert(name.to_owned(), NodeRoom { free, provides, left, held, overfull });
+        let room = NodeRoom::of(&allocatable, [&foreign, &all], held, served);
+        self.rooms.insert(name.to_owned(), room);
         self.begin_grace(name);
+    }
+
+    /// Recomputes the free capacity of all nodes.
+    fn recount_all(&mut self) {
+        let nodes: Vec<String> = self.nodes.keys().cloned().collect();
+        for node in &nodes {
+            self.recount_node(node);
+        }
     }
 
     /// The application with this name.

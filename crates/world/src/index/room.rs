@@ -1,8 +1,12 @@
 //! Free capacity of a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::demand::pods::Quantities;
+use crate::demand::pods::{Quantities, resource_unit};
+use crate::numbers::{Exact, floor};
+
+/// What a node provides of a resource that a `DeviceClass` serves: more than there are devices, which constraints count.
+const MORE_THAN_DEVICES: u64 = 1 << 20;
 
 /// Free capacity of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,9 +21,40 @@ pub struct NodeRoom {
     pub(crate) held: BTreeMap<String, u64>,
     /// Whether pods request more than is allocatable.
     pub(crate) overfull: bool,
+    /// Extended resources that a `DeviceClass` serves there.
+    pub(crate) served: BTreeSet<String>,
 }
 
 impl NodeRoom {
+    /// What requests of foreign pods, and of all pods, leave of what is allocatable.
+    pub(crate) fn of(
+        allocatable: &Quantities,
+        [foreign, all]: [&Quantities; 2],
+        held: BTreeMap<String, u64>,
+        served: BTreeSet<String>,
+    ) -> Self {
+        let less = |requests: &Quantities| {
+            let mut left = allocatable.clone();
+            for (resource, amount) in requests {
+                *left.entry(resource.clone()).or_default() -= amount;
+            }
+            left
+        };
+        let rounded = |left: &Quantities| {
+            let rounded = left.iter().map(|(resource, amount)| {
+                let (name, scale) = resource_unit(resource);
+                (name, floor(*amount * scale))
+            });
+            let of_devices = served.iter().map(|resource| (resource.clone(), MORE_THAN_DEVICES));
+            rounded.chain(of_devices).collect()
+        };
+        let (free, left) = (less(foreign), less(all));
+        let is_short =
+            |(resource, amount): (&String, &Exact)| *amount < Exact::default() && !served.contains(resource);
+        let overfull = left.iter().any(is_short);
+        Self { provides: rounded(&free), left: rounded(&left), free, held, overfull, served }
+    }
+
     /// Whether foreign pods leave the same resources as before.
     pub fn has_same_free_resources(&self, before: &Self) -> bool {
         self.free == before.free

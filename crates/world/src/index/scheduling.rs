@@ -11,7 +11,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use kube::{Resource, ResourceExt};
 use placement::Strict;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::index::names::{Name, namespace_of};
 
@@ -90,6 +90,7 @@ macro_rules! scheduling_objects {
                 value: Value,
             ) -> Result<(), serde_path_to_error::Error<serde_json::Error>> {
                 $(if group == <$kind>::group(&()) && kind == <$kind>::kind(&()) {
+                    let value = newest::<$kind>(value);
                     self.put::<$kind>(Arc::new(serde_path_to_error::deserialize(Strict(value))?));
                     return Ok(());
                 })*
@@ -97,6 +98,40 @@ macro_rules! scheduling_objects {
             }
         }
     };
+}
+
+/// An object of any version of its API group as the newest version writes it.
+fn newest<K: SchedulingKind>(mut value: Value) -> Value {
+    let mut change_each = |path: &str, change: fn(&mut Map<String, Value>)| {
+        let items = value.pointer_mut(path).and_then(Value::as_array_mut).into_iter().flatten();
+        items.filter_map(Value::as_object_mut).for_each(change);
+    };
+    for requests in ["/spec/devices/requests", "/spec/spec/devices/requests"] {
+        change_each(requests, set_exactly);
+    }
+    change_each("/spec/devices", raise_basic);
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), K::api_version(&()).into());
+    }
+    value
+}
+
+/// In `resource.k8s.io/v1beta1` a request has the fields of `exactly` itself.
+fn set_exactly(request: &mut Map<String, Value>) {
+    let class = request.get("deviceClassName").and_then(Value::as_str);
+    if class.is_some_and(|class| !class.is_empty()) {
+        let name = request.remove("name");
+        let exactly = std::mem::take(request);
+        request.extend(name.map(|name| ("name".to_owned(), name)));
+        request.insert("exactly".to_owned(), exactly.into());
+    }
+}
+
+/// In `resource.k8s.io/v1beta1` the field `basic` has the fields of a device.
+fn raise_basic(device: &mut Map<String, Value>) {
+    if let Some(Value::Object(basic)) = device.remove("basic") {
+        device.extend(basic);
+    }
 }
 
 scheduling_objects! {

@@ -217,8 +217,13 @@ pub fn published_pool<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -
 
 /// A device of one node; `None` for one of several nodes.
 fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
+    let node = device.node_name.as_ref().or(slice.spec.node_name.as_ref())?;
+    Some(SliceDevice { node: node.clone(), ..without_node(slice, device) })
+}
+
+/// A device, whichever nodes can use it.
+pub(crate) fn without_node(slice: &ResourceSlice, device: &Device) -> SliceDevice {
     let spec = &slice.spec;
-    let node = device.node_name.as_ref().or(spec.node_name.as_ref())?;
     let attributes: BTreeMap<String, &DeviceAttribute> = device
         .attributes
         .iter()
@@ -246,13 +251,9 @@ fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
         // an unknown effect does not evict, and is no permission
         _ => DeviceAvailability::HoldersOnly,
     });
-    Some(SliceDevice {
-        key: DeviceKey {
-            driver: spec.driver.clone(),
-            pool: spec.pool.name.clone(),
-            device: device.name.clone(),
-        },
-        node: node.clone(),
+    SliceDevice {
+        key: key_of(slice, device),
+        node: String::new(),
         attributes: typed,
         capacity: capacity.collect(),
         consumes: consumed.filter_map(|(name, it)| Some((name, quantity(&it.0).ok()?))).collect(),
@@ -260,7 +261,16 @@ fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
         numa_node: numa.and_then(|numa| i32::try_from(numa).ok()).filter(|numa| *numa >= 0),
         availability: taints.max().unwrap_or(DeviceAvailability::Usable),
         allows_multiple_allocations: device.allow_multiple_allocations == Some(true),
-    })
+    }
+}
+
+/// The name of a device in the cluster.
+pub(crate) fn key_of(slice: &ResourceSlice, device: &Device) -> DeviceKey {
+    DeviceKey {
+        driver: slice.spec.driver.clone(),
+        pool: slice.spec.pool.name.clone(),
+        device: device.name.clone(),
+    }
 }
 
 /// The name of an attribute with its domain; without one it is the driver's.

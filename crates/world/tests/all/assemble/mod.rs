@@ -1,8 +1,10 @@
 //! Snapshots of small clusters.
 
 mod admission;
+mod between_pods;
 mod cluster;
 mod demand;
+mod device_requests;
 mod devices;
 mod disks;
 mod dra;

@@ -123,6 +123,8 @@ fn rules_between_pods_become_constraints() {
             pod("n2", "a", CONTAINER),
             "peers a-0,a-1 of a-0,a-1: n0,n1+0 n2+1 +0; None (1) None",
         ),
+        // an empty selector counts no pods
+        (group("a", 2, &spread("").replace("{matchLabels: {app: a}}", "{}")), pod("n0", "a", CONTAINER), ""),
         (
             two(&port("8080"), &port("8080, protocol: UDP")),
             pod("n1", "x", &port("8080, hostIP: 10.0.0.1")),

@@ -1,6 +1,9 @@
 //! Files and policies.
 
-use world::{Objects, Policy};
+use world::{Index, Objects, Policy};
+
+use super::cluster::world_of;
+use super::pods::{cluster, group};
 
 #[test]
 fn kubectl_dumps_are_readable() {
@@ -45,6 +48,42 @@ fn kubectl_dumps_are_readable() {
     let start =
         "f.yaml: document 1, DevicePool x, spec: is a list; give an object, with its fields by name: kind, ";
     assert!(list.starts_with(start), "{list}");
+}
+
+#[test]
+fn older_versions_are_read_as_the_newest() {
+    let claim = "{apiVersion: VERSION, kind: ResourceClaim, metadata: {name: c, namespace: ns}, spec: {devices: {requests: [REQUEST]}}}";
+    let template = "{apiVersion: VERSION, kind: ResourceClaimTemplate, metadata: {name: c, namespace: ns}, \
+                    spec: {spec: {devices: {requests: [REQUEST]}}}}";
+    let exactly = "{name: r, exactly: {deviceClassName: gone, count: 2}}";
+    let flat = "{name: r, deviceClassName: gone, count: 2}";
+    let several = "{name: r, deviceClassName: '', firstAvailable: [{name: s, deviceClassName: gone}]}";
+    for (field, object) in [("resourceClaimName", claim), ("resourceClaimTemplateName", template)] {
+        for (version, request) in [
+            ("resource.k8s.io/v1", exactly),
+            ("resource.k8s.io/v1beta2", exactly),
+            ("resource.k8s.io/v1beta1", flat),
+            ("resource.k8s.io/v1beta1", several),
+        ] {
+            let object = object.replace("VERSION", version).replace("REQUEST", request);
+            let spec = format!("resourceClaims: [{{name: c, {field}: c}}], containers: [{{name: c}}]");
+            let world = world_of(&cluster(&group("a", 1, &spec), &object)).unwrap();
+            let reasons: Vec<&str> =
+                world.snapshot.file().constraints.iter().filter_map(|it| it.reason()).collect();
+            let expected =
+                "DeviceClass gone of the resource claims does not exist; create it or correct the name";
+            assert_eq!(reasons, [expected], "{object}");
+        }
+    }
+    let slice = "{apiVersion: resource.k8s.io/v1beta1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d, nodeName: n0, \
+                 pool: {name: n0, generation: 1, resourceSliceCount: 1}, devices: [{name: a, basic: {capacity: {memory: {value: 1Gi}}}}]}}";
+    let mut objects = Objects::default();
+    objects.read("slices", slice).unwrap();
+    let devices = Index::of(&objects).published_devices("n0");
+    assert_eq!(devices.iter().map(|device| device.memory_mib).collect::<Vec<_>>(), [Some(1024)]);
+    let class =
+        "{apiVersion: storage.k8s.io/v1beta1, kind: StorageClass, metadata: {name: s}, provisioner: p}";
+    assert!(Objects::default().read("classes", class).is_ok());
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn resource_claims_need_a_device_of_the_node() {
         let spec = more.replacen("spec: ", "spec: {spec: ", 1) + if more.is_empty() { "" } else { "}" };
         format!("{}\n---\n{class}", object(DRA, "ResourceClaimTemplate", "one", &spec))
     };
-    let no_device = "no ResourceSlice has devices of the node for the resource claims";
+    let no_device = "no ResourceSlice has enough free devices of the node for the resource claims";
     let at = |more: &str| format!("{}\n---\n{}", template(request), slice(more));
     let (by_template, by_name) = (
         "resourceClaims: [{name: c, resourceClaimTemplateName: one}]",
