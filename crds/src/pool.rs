@@ -387,7 +387,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `MixedLocality`, `MixedModels`, `NotPinnable`, `SharedDevices`, `UnreportedDomain` and `UnusedReplicas` are information.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `IncompletePool`, `MixedLocality`, `MixedModels`, `MultiNodeDevices`, `NotPinnable`, `SharedDevices`, `UnreportedDomain` and `UnusedReplicas` are information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -8,8 +8,16 @@ pub const POOL_PROBLEMS: [&str; 7] =
     ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale", "Unsupported"];
 
 /// Condition types that are information about a pool, which stays ready.
-pub const POOL_NOTES: [&str; 6] =
-    ["MixedLocality", "MixedModels", "NotPinnable", "SharedDevices", "UnreportedDomain", "UnusedReplicas"];
+pub const POOL_NOTES: [&str; 8] = [
+    "IncompletePool",
+    "MixedLocality",
+    "MixedModels",
+    "MultiNodeDevices",
+    "NotPinnable",
+    "SharedDevices",
+    "UnreportedDomain",
+    "UnusedReplicas",
+];
 
 /// Problems of single nodes: the other units of the pool are not affected.
 const OF_NODES: [&str; 2] = ["Ambiguous", "Unsupported"];
