@@ -1,12 +1,14 @@
 //! Placement constraints: from the manifest, nodes, quotas and refusals.
 
 pub(crate) mod admits;
+mod counter_limit;
 pub(crate) mod host_ports;
 pub(crate) mod joining;
 pub(crate) mod left_to_scheduler;
 pub(crate) mod limited_tolerations;
 pub(crate) mod mutual_affinity;
 pub(crate) mod never_scheduled;
+mod numbered_counters;
 pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;
 pub(crate) mod pod_templates;
