@@ -423,7 +423,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `MissingReplicas`, `MixedLocality`, `MixedModels`, `NoMatchingDevice`, `NotPinnable`, `SharedDevices`, `UnreportedDomain` and `UnusedReplicas` are information.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `IncompletePool`, `MissingReplicas`, `MixedLocality`, `MixedModels`, `MultiNodeDevices`, `NoMatchingDevice`, `NotPinnable`, `SharedDevices`, `UnreportedDomain` and `UnusedReplicas` are information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -225,6 +225,7 @@ mod tests {
                 class: "gpu.nvidia.com".into(),
                 selectors: vec![selector.into()],
                 device: None,
+                choices: Arc::default(),
             }),
             device: None,
             cordoned: None,

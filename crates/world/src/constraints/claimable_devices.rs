@@ -16,7 +16,7 @@ use crate::index::devices::{PoolKey, pool_of};
 use crate::index::names::Name;
 use crate::index::ownership::Ownership;
 use crate::units::selectors::{DeviceSelector, functions};
-use crate::units::slices::{key_of, without_node};
+use crate::units::slices::{key_of, read};
 use crate::{ApplicationKey, Index};
 
 /// The nodes that can use a device.
@@ -137,7 +137,7 @@ impl<'a> ClaimableDevices<'a> {
             let is_free = selection.is_admin || !it.is_taken;
             // What cannot be evaluated here is left to the scheduler.
             let holds = || {
-                let device = without_node(it.slice, it.device);
+                let device = read(it.slice, it.device);
                 selectors.iter().all(|selector| selector.selects(&device, &functions).unwrap_or(true))
             };
             is_free && (selectors.is_empty() || holds())

@@ -2,6 +2,7 @@
 
 pub(crate) mod admits;
 pub(crate) mod claimable_devices;
+mod counter_limit;
 pub(crate) mod device_requests;
 pub(crate) mod device_rooms;
 pub(crate) mod disks;
@@ -11,6 +12,7 @@ pub(crate) mod left_to_scheduler;
 pub(crate) mod limited_tolerations;
 pub(crate) mod mutual_affinity;
 pub(crate) mod never_scheduled;
+mod numbered_counters;
 pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;
 pub(crate) mod pod_templates;

@@ -11,7 +11,8 @@ use kube::ResourceExt as _;
 use crate::index::devices::{PoolKey, name_of, pool_of};
 use crate::index::names::Name;
 use crate::index::owner::{controller_ref, uid};
-use crate::units::slices::{DeviceAvailability, DeviceKey, SliceDevice, allocated_devices, published_pool};
+use crate::units::published::published_pool;
+use crate::units::slices::{DeviceAvailability, DeviceKey, SliceDevice, allocated_devices};
 use crate::units::unit::Unit;
 use crate::{ApplicationKey, Index};
 
@@ -24,7 +25,7 @@ pub struct PublishedDevice {
     pub memory_mib: Option<u64>,
     /// Its NUMA node, from the driver or the agent.
     pub numa_node: Option<i32>,
-    /// What its taints permit.
+    /// What its taints and the state of its pool permit.
     pub availability: DeviceAvailability,
     /// The id of the same device in the node's topology.
     pub described_as: Option<String>,
@@ -65,16 +66,19 @@ impl Index {
         if !slices.is_empty() {
             let pools: BTreeSet<PoolKey> = slices.iter().map(|slice| pool_of(slice)).collect();
             let mut nodes: BTreeSet<String> = slices.iter().flat_map(|slice| nodes_of(slice)).collect();
-            // Another generation may become the newest complete one.
-            let known = pools.iter().filter_map(|key| self.published.pools.get(key));
-            nodes.extend(known.flat_map(|pool| &pool.devices).map(|device| device.node.clone()));
+            // Another generation may become the newest one.
+            nodes.extend(self.nodes_of_pools(&pools));
             return self.track_withdrawals(Some(&nodes), |index| {
                 change(index);
                 for key in &pools {
                     index.publish(key);
                 }
-                for node in &nodes {
-                    index.node_changed(node);
+                for node in nodes.iter().cloned().chain(index.nodes_of_pools(&pools)).collect::<Vec<_>>() {
+                    index.node_changed(&node);
+                }
+                if nodes.is_empty() {
+                    // The pool has devices of several nodes only, which the whole offer notes.
+                    index.forget_offers();
                 }
             });
         }
@@ -106,6 +110,12 @@ impl Index {
             });
         }
         change(self);
+    }
+
+    /// The nodes for which these pools have devices.
+    fn nodes_of_pools(&self, pools: &BTreeSet<PoolKey>) -> BTreeSet<String> {
+        let known = pools.iter().filter_map(|key| self.published.pools.get(key));
+        known.flat_map(|pool| &pool.devices).map(|device| device.node.clone()).collect()
     }
 
     /// Reads the pool of a driver from its slices.

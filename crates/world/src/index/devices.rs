@@ -8,7 +8,8 @@ use kube::ResourceExt as _;
 use crate::index::names::{Name, namespace_of, remove_from_set};
 use crate::index::owner::controller_ref;
 use crate::numbers::Exact;
-use crate::units::slices::{DeviceKey, PublishedPool, SliceDevice, allocated_devices};
+use crate::units::published::PublishedPool;
+use crate::units::slices::{CounterKey, DeviceKey, SliceDevice, allocated_devices};
 
 /// A pool of a driver: the names of both.
 pub(crate) type PoolKey = (String, String);
@@ -38,7 +39,7 @@ impl PublishedDevices {
     }
 
     /// The amount of a counter, by driver, pool, counter set and name.
-    pub fn counter(&self, (driver, pool, set, name): &(String, String, String, String)) -> Exact {
+    pub fn counter(&self, (driver, pool, set, name): &CounterKey) -> Exact {
         let pool = self.pools.get(&(driver.clone(), pool.clone()));
         pool.and_then(|pool| pool.counters.get(&(set.clone(), name.clone()))).copied().unwrap_or_default()
     }
@@ -51,7 +52,8 @@ impl PublishedDevices {
     /// The device with this name.
     pub fn get(&self, key: &DeviceKey) -> Option<&SliceDevice> {
         let pool = self.pools.get(&(key.driver.clone(), key.pool.clone()))?;
-        pool.devices.iter().find(|device| device.key == *key)
+        let found = pool.devices.binary_search_by(|device| device.key.cmp(key));
+        found.ok().map(|at| &pool.devices[at])
     }
 
     pub fn set_pool(&mut self, key: &PoolKey, pool: PublishedPool) {

@@ -1,6 +1,6 @@
 //! Units of pools with `resource.dra`: devices of `ResourceSlice`s that actors claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use crds::{DevicePool, DraDevices, Health};
@@ -8,6 +8,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 
 use super::claimed_device::{Candidate, Described, Holder, any_device};
 use super::numbered::Numbered;
+use super::published::PoolFault;
 use super::report::PoolReport;
 use super::selectors::{DeviceSelector, functions};
 use super::slices::{DeviceAvailability, DeviceKey, SliceDevice, pin};
@@ -48,6 +49,31 @@ fn class_selectors(class: &DeviceClass) -> impl Iterator<Item = &String> {
     selectors.filter_map(|selector| Some(&selector.cel.as_ref()?.expression))
 }
 
+/// Notes devices of several nodes that the pool selects.
+pub(super) fn note_devices_of_several_nodes(index: &Index, pool: &DevicePool, report: &mut PoolReport) {
+    let Some(devices) = pool.spec.resource.as_ref().and_then(|resource| resource.dra.as_ref()) else {
+        return;
+    };
+    let mut all = index.published.pools.values().flat_map(|pool| &pool.of_several_nodes).peekable();
+    if all.peek().is_none() {
+        return;
+    }
+    let Ok(selectors) = compiled(index, &devices.device_class_name, &devices.selectors) else { return };
+    let functions = functions();
+    let is_selected = |device: &&SliceDevice| {
+        selectors.iter().all(|selector| selector.selects(device, &functions).unwrap_or(false))
+    };
+    let selected: Vec<_> = all.filter(is_selected).collect();
+    if let Some(first) = selected.first() {
+        let note = format!(
+            "{} devices, the first is {}, are of several nodes (allNodes or nodeSelector) and are no units",
+            selected.len(),
+            first.key
+        );
+        report.add_note("MultiNodeDevices", note);
+    }
+}
+
 impl PoolOnNode<'_> {
     /// The devices of claims that the pool requests.
     pub(super) fn dra(&self) -> Option<&DraDevices> {
@@ -74,6 +100,7 @@ impl PoolOnNode<'_> {
                 return;
             }
         };
+        self.note_faults(&selected, report);
         let (shared, exclusive): (Vec<_>, Vec<_>) =
             selected.iter().copied().partition(|device| device.allows_multiple_allocations);
         self.note_shared(&shared, report);
@@ -99,8 +126,12 @@ impl PoolOnNode<'_> {
             if candidate.availability == DeviceAvailability::Gone || is_lost {
                 continue;
             }
-            let tainted = candidate.availability == DeviceAvailability::HoldersOnly;
-            if tainted && !is_held {
+            let cordoned = match candidate.availability {
+                DeviceAvailability::Withheld => Some(CordonReason::DeviceWithheld),
+                DeviceAvailability::HoldersOnly => Some(CordonReason::DeviceTainted),
+                DeviceAvailability::Usable | DeviceAvailability::Gone => None,
+            };
+            if cordoned.is_some() && !is_held {
                 continue;
             }
             let unit = self.unit(name, lanes, Some(1), candidate.numa_node(), None);
@@ -118,7 +149,7 @@ impl PoolOnNode<'_> {
                 memory_mib: candidate.memory_mib(),
                 claim: Some(claim),
                 device: candidate.described.map(|described| described.device.id.clone()),
-                cordoned: tainted.then_some(CordonReason::DeviceTainted).or(unpinned),
+                cordoned: cordoned.or(unpinned),
                 ..unit
             });
         }
@@ -132,6 +163,28 @@ impl PoolOnNode<'_> {
             selectors.iter().all(|selector| selector.selects(device, &functions).unwrap_or(false))
         };
         self.index.published.on_node(self.node.name).any(is_selected)
+    }
+
+    /// Reports pools of drivers of which kube-scheduler allocates no device.
+    fn note_faults(&self, selected: &[&SliceDevice], report: &mut PoolReport) {
+        let pools: BTreeSet<_> =
+            selected.iter().map(|device| (device.key.driver.clone(), device.key.pool.clone())).collect();
+        let node = self.node.name;
+        for ((driver, name), pool) in
+            pools.iter().filter_map(|key| self.index.published.pools.get_key_value(key))
+        {
+            match &pool.fault {
+                Some(PoolFault::Incomplete(slices)) => report.add_note(
+                    "IncompletePool",
+                    format!("{node}: pool {name} of {driver} is incomplete: {slices}; running actors stay and no new ones are placed"),
+                ),
+                Some(PoolFault::Invalid(why)) => report.add_problem(
+                    "Degraded",
+                    format!("{node}: pool {name} of {driver} is invalid: {why}; kube-scheduler allocates none of its devices, correct the driver"),
+                ),
+                None => {}
+            }
+        }
     }
 
     /// Notes devices that several claims may share.
@@ -267,8 +320,9 @@ impl PoolOnNode<'_> {
         report.units += candidates().count() - numbered.unfit;
         report.healthy += usable;
         // Devices of other claims are in use, and no fault.
-        let tainted = candidates().filter(|it| it.availability != DeviceAvailability::Usable).count();
-        if tainted == 0 && usable > 0 {
+        let tainted = candidates().filter(|it| it.availability > DeviceAvailability::Withheld).count();
+        let withheld = candidates().filter(|it| it.availability == DeviceAvailability::Withheld).count();
+        if tainted == 0 && usable + withheld > 0 {
             return;
         }
         let unfit = match numbered.unfit {

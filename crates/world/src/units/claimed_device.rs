@@ -1,5 +1,7 @@
 //! A published device that a pool selects: what is known of it, and which claim holds it.
 
+use std::sync::Arc;
+
 use crds::{Device, DraDevices};
 
 use super::memory;
@@ -12,6 +14,7 @@ pub(super) fn any_device(devices: &DraDevices) -> DeviceClaim {
         class: devices.device_class_name.clone(),
         selectors: devices.selectors.clone(),
         device: None,
+        choices: Arc::default(),
     }
 }
 
@@ -64,7 +67,7 @@ impl Candidate<'_> {
         self.device.numa_node.or_else(|| self.described?.device.numa_node)
     }
 
-    /// Whether new actors may use it: it is neither tainted nor unhealthy, and no claim of other pods holds it.
+    /// Whether new actors may use it: it is neither tainted, unhealthy nor withheld, and no claim of other pods holds it.
     pub fn is_usable(&self) -> bool {
         self.availability == DeviceAvailability::Usable && self.holder != Holder::Other
     }

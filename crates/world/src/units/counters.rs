@@ -23,6 +23,11 @@ pub(super) fn sharing_groups(devices: &[&SliceDevice]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
+/// Whether a device alone fits into what is left of the counters.
+pub(super) fn fits(device: &SliceDevice, left: &BTreeMap<CounterKey, Exact>) -> bool {
+    device.counters().all(|(counter, amount)| amount <= left.get(&counter).copied().unwrap_or_default())
+}
+
 /// The largest number of devices of which any choice fits into what is left of the counters.
 ///
 /// It is exact for partitions of one size. Of several sizes the scheduler may choose the largest.
@@ -31,7 +36,7 @@ pub(super) fn any_choice_of(devices: &[&SliceDevice], left: &BTreeMap<CounterKey
     let mut count = 0;
     let mut amounts = BTreeMap::<CounterKey, Vec<Exact>>::new();
     for device in devices {
-        if device.counters().all(|(counter, amount)| amount <= left_of(&counter)) {
+        if fits(device, left) {
             count += 1;
             for (counter, amount) in device.counters() {
                 amounts.entry(counter).or_default().push(amount);
@@ -57,7 +62,7 @@ pub(super) fn any_choice_of(devices: &[&SliceDevice], left: &BTreeMap<CounterKey
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::slices::published_pool;
+    use crate::units::published::published_pool;
 
     /// Devices by what they take, such as `a:2,b:1`; `-` takes nothing.
     fn devices(takes: &str) -> Vec<SliceDevice> {

@@ -11,8 +11,10 @@ pub(crate) mod grace;
 mod numbered;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
+pub(crate) mod published;
 pub(crate) mod report;
 mod selector_cost;
+mod selector_syntax;
 pub(crate) mod selectors;
 pub(crate) mod slices;
 pub(crate) mod slots;
@@ -183,7 +185,29 @@ pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> NodeOf
             offer.reports.insert(name.clone(), report);
         }
     }
+    drop_collisions(node.name, &mut offer);
     offer
+}
+
+/// Drops units with the id of a unit of another pool: `a-0` of pool `p`, and `0` of pool `p-a`.
+fn drop_collisions(node: &str, offer: &mut NodeOffer) {
+    if offer.units.iter().map(|unit| &unit.id).collect::<BTreeSet<_>>().len() == offer.units.len() {
+        return;
+    }
+    let mut owners = BTreeMap::<String, String>::new();
+    offer.units.retain(|unit| {
+        let Some(owner) = owners.get(&unit.id) else {
+            owners.insert(unit.id.clone(), unit.pool.clone());
+            return true;
+        };
+        let report = offer.reports.entry(unit.pool.clone()).or_default();
+        report.units = report.units.saturating_sub(1);
+        report.healthy = report.healthy.saturating_sub(1);
+        let problem =
+            format!("{node}: pool {owner} already has a unit {}; rename one of the two pools", unit.id);
+        report.add_problem("Overlap", problem);
+        false
+    });
 }
 
 /// Why a pool is unusable on all nodes, with the type of the condition.
@@ -194,6 +218,11 @@ pub(crate) fn pool_problem(
 ) -> Option<(&'static str, String)> {
     let invalid = Measures::of(pool, policy).err().map(|problem| ("Invalid", problem));
     invalid.or_else(|| claimed::class_problem(index, pool))
+}
+
+/// Notes on a pool that are of no single node.
+pub(crate) fn note_pool(index: &Index, pool: &DevicePool, report: &mut PoolReport) {
+    claimed::note_devices_of_several_nodes(index, pool, report);
 }
 
 fn selects(pool: &DevicePool, node: &Node) -> bool {

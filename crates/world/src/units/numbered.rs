@@ -1,14 +1,15 @@
 //! Units of devices among which kube-scheduler chooses, because claims cannot tell them apart.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crds::DraDevices;
 
 use super::PoolOnNode;
 use super::claimed_device::{Candidate, Holder, any_device};
-use super::counters::{any_choice_of, sharing_groups};
+use super::counters::{any_choice_of, fits, sharing_groups};
 use super::report::PoolReport;
-use super::slices::{CounterKey, DevicePin, SliceDevice, pin};
+use super::slices::{CounterKey, DeviceKey, DevicePin, SliceDevice, pin};
 use super::slots::{SlotState, slots};
 use super::unit::{CordonReason, Unit};
 use crate::numbers::Exact;
@@ -21,6 +22,8 @@ pub(super) struct Numbered<'a> {
     pub candidates: Vec<Candidate<'a>>,
     /// Free devices that do not fit beside the others, whichever of them the scheduler chooses.
     pub unfit: usize,
+    /// Free devices with shared counters that the scheduler may choose.
+    choices: Arc<[DeviceKey]>,
 }
 
 impl PoolOnNode<'_> {
@@ -72,7 +75,9 @@ impl PoolOnNode<'_> {
             any_choice_of(&devices, &left)
         };
         let unfit = free.len() - sharing_groups(&free).into_iter().map(fitting).sum::<usize>();
-        (named.into_iter().map(|(candidate, _)| candidate).collect(), Numbered { candidates, unfit })
+        let sharing = free.iter().filter(|device| !device.consumes.is_empty() && fits(device, &left));
+        let choices = sharing.map(|device| device.key.clone()).collect();
+        (named.into_iter().map(|(candidate, _)| candidate).collect(), Numbered { candidates, unfit, choices })
     }
 
     /// What allocated devices and those of decided units leave of the counters of these devices.
@@ -118,6 +123,7 @@ impl PoolOnNode<'_> {
         let memory_mib = usable.iter().map(|it| it.memory_mib()).min().flatten();
         let mut claim = any_device(devices);
         claim.selectors.extend(numbered.exclusions(devices, selected));
+        claim.choices = numbered.choices.clone();
         let unit = |(index, state): (usize, SlotState)| Unit {
             memory_mib,
             claim: Some(claim.clone()),

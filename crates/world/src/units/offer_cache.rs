@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use crate::units::offer::{NodeUnits, Offer, OfferCache};
 use crate::units::report::PoolReport;
 use crate::units::unit::Unit;
-use crate::units::{free_node, node_offer, pool_problem};
+use crate::units::{free_node, node_offer, note_pool, pool_problem};
 use crate::{Index, Policy};
 
 /// Number of windows that are cached.
@@ -69,6 +69,7 @@ impl OfferCache {
             if let Some((type_, problem)) = pool_problem(index, pool, policy) {
                 report.add_problem(type_, problem);
             }
+            note_pool(index, pool, &mut report);
             for more in self.by_node.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);
             }

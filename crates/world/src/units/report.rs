@@ -8,10 +8,12 @@ pub const POOL_PROBLEMS: [&str; 7] =
     ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale", "Unsupported"];
 
 /// Condition types that are information about a pool, which stays ready.
-pub const POOL_NOTES: [&str; 8] = [
+pub const POOL_NOTES: [&str; 10] = [
+    "IncompletePool",
     "MissingReplicas",
     "MixedLocality",
     "MixedModels",
+    "MultiNodeDevices",
     NO_MATCH,
     "NotPinnable",
     "SharedDevices",

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use kube_cel::KubeCelExt as _;
-use kube_cel::cel::{Context, Program, Value};
+use kube_cel::cel::{Context, IdedExpr, Program, ResolveResult, Value};
 
 use super::selector_cost::check;
+use super::selector_syntax::parse;
 use super::slices::{AttributeValue, SliceDevice};
 
 /// Maximum length of an expression in bytes, as in Kubernetes.
@@ -20,7 +21,7 @@ const COMPILER_STACK: usize = 256 << 20;
 /// An expression over `device`, compiled.
 pub(crate) struct DeviceSelector {
     text: String,
-    program: Program,
+    expression: IdedExpr,
     /// Names of domains, or of anything else, in the expression.
     literals: Vec<String>,
 }
@@ -44,12 +45,12 @@ impl DeviceSelector {
         }
         let literals = literals(text);
         // The parser recurses once for each operator of a chain.
-        let program = std::thread::scope(|scope| {
+        let expression = std::thread::scope(|scope| {
             let compile = || {
-                let program = Program::compile(text)
-                    .map_err(|e| format!("is not a CEL expression: {}", one_line(&e)))?;
-                check(program.expression(), literals.len())?;
-                Ok(program)
+                let expression =
+                    parse(text).map_err(|e| format!("is not a CEL expression: {}", one_line(&e)))?;
+                check(&expression, literals.len())?;
+                Ok(expression)
             };
             let thread = std::thread::Builder::new().stack_size(COMPILER_STACK);
             let compiled = thread.spawn_scoped(scope, compile).map(ScopedJoinHandle::join);
@@ -59,8 +60,8 @@ impl DeviceSelector {
                 Err(e) => Err(format!("cannot be compiled: {e}")),
             }
         });
-        let program = program.map_err(|e: String| format!("`{text}` {e}"))?;
-        Ok(Self { text: text.to_owned(), program, literals })
+        let expression = expression.map_err(|e: String| format!("`{text}` {e}"))?;
+        Ok(Self { text: text.to_owned(), expression, literals })
     }
 
     /// Whether the expression holds for a device; the error names the expression and the device.
@@ -74,7 +75,7 @@ impl DeviceSelector {
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let mut context = functions.new_inner_scope();
             context.add_variable_from_value("device", self.describe(device, functions)?);
-            self.program.execute(&context).map_err(|e| e.to_string())
+            Value::resolve(&self.expression, &context).map_err(|e| e.to_string())
         }));
         let evaluated = evaluated.unwrap_or_else(|_| Err("the evaluation panicked; see the log".to_owned()));
         match evaluated.map_err(|e| failed(&e))? {
@@ -114,7 +115,10 @@ impl DeviceSelector {
 
 /// The functions of CEL in Kubernetes.
 pub(crate) fn functions() -> Context<'static> {
-    Context::default().with_all()
+    let mut functions = Context::default().with_all();
+    // Nothing is checked by type before it is evaluated.
+    functions.add_function("dyn", |value: Value| -> ResolveResult { Ok(value) });
+    functions
 }
 
 /// Values by domain and name.

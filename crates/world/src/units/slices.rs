@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crds::NodeTopologySpec;
-use k8s_openapi::api::resource::v1::{
-    Counter, CounterSet, Device, DeviceAttribute, ResourceClaim, ResourceSlice,
-};
+use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, ResourceClaim, ResourceSlice};
 
 use crate::numbers::{Exact, floor, quantity};
 
@@ -51,12 +49,15 @@ pub enum AttributeValue {
 /// A counter that devices share: driver, pool, counter set and name.
 pub type CounterKey = (String, String, String, String);
 
-/// What the taints of a device permit.
+/// What the taints of a device and the state of its pool permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum DeviceAvailability {
     /// New actors may use it.
     #[strum(to_string = "usable")]
     Usable,
+    /// Running actors stay; kube-scheduler allocates no device of its pool, which is incomplete or invalid.
+    #[strum(to_string = "of an incomplete or invalid pool")]
+    Withheld,
     /// Running actors stay; no new ones are placed: a taint `NoSchedule`.
     #[strum(to_string = "tainted NoSchedule")]
     HoldersOnly,
@@ -65,12 +66,12 @@ pub enum DeviceAvailability {
     Gone,
 }
 
-/// A device that a driver publishes for one node.
+/// A device that a driver publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceDevice {
     /// Its name.
     pub key: DeviceKey,
-    /// Its node.
+    /// Its node; empty if it is of several nodes.
     pub node: String,
     /// Attributes by qualified name, such as `gpu.nvidia.com/uuid`.
     pub attributes: BTreeMap<String, AttributeValue>,
@@ -82,7 +83,7 @@ pub struct SliceDevice {
     pub memory_mib: Option<u64>,
     /// Its NUMA node, if the driver publishes it.
     pub numa_node: Option<i32>,
-    /// What its taints permit.
+    /// What its taints and the state of its pool permit.
     pub availability: DeviceAvailability,
     /// Whether several claims may share it (consumable capacity).
     pub allows_multiple_allocations: bool,
@@ -178,52 +179,10 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What a pool of a driver offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PublishedPool {
-    /// Its devices of single nodes, by name.
-    pub devices: Vec<SliceDevice>,
-    /// The amounts of counters that its devices share, by counter set and counter.
-    pub counters: BTreeMap<(String, String), Exact>,
-}
-
-/// The newest complete generation of a driver's pool, from all its slices; empty if none is complete.
-///
-/// A driver replaces the slices of a pool one by one: until all of a generation exist, it is unknown what the pool has.
-pub fn published_pool<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> PublishedPool {
-    let mut generations = BTreeMap::<i64, Vec<&ResourceSlice>>::new();
-    for slice in slices {
-        generations.entry(slice.spec.pool.generation).or_default().push(slice);
-    }
-    let is_complete = |slices: &&Vec<&ResourceSlice>| {
-        let wanted = slices.iter().map(|slice| slice.spec.pool.resource_slice_count).max();
-        wanted.is_some_and(|wanted| i64::try_from(slices.len()).is_ok_and(|count| count == wanted))
-    };
-    let Some(newest) = generations.values().rev().find(is_complete) else { return PublishedPool::default() };
-    let devices = newest
-        .iter()
-        .flat_map(|slice| slice.spec.devices.iter().flatten().filter_map(|device| read(slice, device)));
-    let mut devices: Vec<SliceDevice> = devices.collect();
-    devices.sort_by(|a, b| a.key.cmp(&b.key));
-    let sets = newest.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten());
-    let amounts = |set: &'a CounterSet| {
-        let amount = |(name, it): (&'a String, &'a Counter)| {
-            Some(((set.name.clone(), name.clone()), quantity(&it.value.0).ok()?))
-        };
-        set.counters.iter().filter_map(amount)
-    };
-    PublishedPool { devices, counters: sets.flat_map(amounts).collect() }
-}
-
-/// A device of one node; `None` for one of several nodes.
-fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
-    let node = device.node_name.as_ref().or(slice.spec.node_name.as_ref())?;
-    Some(SliceDevice { node: node.clone(), ..without_node(slice, device) })
-}
-
-/// A device, whichever nodes can use it.
-pub(crate) fn without_node(slice: &ResourceSlice, device: &Device) -> SliceDevice {
+/// A device of a slice; the node of one of several nodes is empty.
+pub(crate) fn read(slice: &ResourceSlice, device: &Device) -> SliceDevice {
     let spec = &slice.spec;
+    let node = device.node_name.as_ref().or(spec.node_name.as_ref());
     let attributes: BTreeMap<String, &DeviceAttribute> = device
         .attributes
         .iter()
@@ -245,6 +204,8 @@ pub(crate) fn without_node(slice: &ResourceSlice, device: &Device) -> SliceDevic
     let numa = attributes.iter().find(|(name, _)| is_numa(name)).and_then(|(_, value)| value.int);
     let memory = device.capacity.iter().flatten().find(|(name, _)| name.rsplit('/').next() == Some("memory"));
     let bytes = memory.and_then(|(_, capacity)| quantity(&capacity.value.0).ok());
+    // Some drivers publish 0 if they do not know it.
+    let memory_mib = bytes.map(|bytes| floor(bytes) >> 20).filter(|memory| *memory > 0);
     let taints = device.taints.iter().flatten().map(|taint| match taint.effect.as_str() {
         "NoExecute" => DeviceAvailability::Gone,
         "None" => DeviceAvailability::Usable,
@@ -253,11 +214,11 @@ pub(crate) fn without_node(slice: &ResourceSlice, device: &Device) -> SliceDevic
     });
     SliceDevice {
         key: key_of(slice, device),
-        node: String::new(),
+        node: node.cloned().unwrap_or_default(),
         attributes: typed,
         capacity: capacity.collect(),
         consumes: consumed.filter_map(|(name, it)| Some((name, quantity(&it.0).ok()?))).collect(),
-        memory_mib: bytes.map(|bytes| floor(bytes) >> 20),
+        memory_mib,
         numa_node: numa.and_then(|numa| i32::try_from(numa).ok()).filter(|numa| *numa >= 0),
         availability: taints.max().unwrap_or(DeviceAvailability::Usable),
         allows_multiple_allocations: device.allow_multiple_allocations == Some(true),
@@ -317,44 +278,29 @@ mod tests {
     use super::*;
     use crate::units::selectors::{DeviceSelector, functions};
 
-    /// A slice of pool `n0` of `gpu.example.com`: its generation and count, and devices.
-    fn slice(generation: i64, count: i64, devices: &str) -> ResourceSlice {
+    /// The devices of a slice of `gpu.example.com` for `n0`.
+    fn read_all(devices: &str) -> Vec<SliceDevice> {
         let text = format!(
-            "{{metadata: {{name: s}}, spec: {{driver: gpu.example.com, nodeName: n0, pool: {{name: n0, generation: {generation}, \
-             resourceSliceCount: {count}}}, devices: [{devices}]}}}}"
+            "{{metadata: {{name: s}}, spec: {{driver: gpu.example.com, nodeName: n0, pool: {{name: n0, generation: 1, \
+             resourceSliceCount: 1}}, devices: [{devices}]}}}}"
         );
-        serde_yaml::from_str(&text).unwrap()
-    }
-
-    fn names(slices: &[ResourceSlice]) -> Vec<String> {
-        published_pool(slices).devices.into_iter().map(|device| device.key.device).collect()
-    }
-
-    #[test]
-    fn only_the_newest_complete_generation_counts() {
-        let old = [slice(1, 2, "{name: a}"), slice(1, 2, "{name: b}")];
-        assert_eq!(names(&old), ["a", "b"]);
-        let half = [&old[..], &[slice(2, 2, "{name: c}")]].concat();
-        assert_eq!(names(&half), ["a", "b"]);
-        let whole = [&half[..], &[slice(2, 2, "{name: d}")]].concat();
-        assert_eq!(names(&whole), ["c", "d"]);
-        assert_eq!(names(&whole[2..3]), [""; 0], "one of two slices");
-        let of_cluster = ResourceSlice::default();
-        assert_eq!(names(&[of_cluster]), [""; 0]);
+        let slice: ResourceSlice = serde_yaml::from_str(&text).unwrap();
+        slice.spec.devices.iter().flatten().map(|device| read(&slice, device)).collect()
     }
 
     #[test]
     fn devices_have_memory_locality_and_the_strictest_of_their_taints() {
         let device = "{name: a, attributes: {numaNode: {int: 1}, model: {string: X}, 'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}}, \
                       capacity: {memory: {value: 80Gi}}, taints: [{key: k, effect: None}, {key: k, effect: NoSchedule}]}";
-        let other = "{name: b, attributes: {'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}}, taints: [{key: k, effect: NoExecute}]}";
-        let found = published_pool(&[slice(1, 1, &format!("{device}, {other}"))]).devices;
+        let other = "{name: b, attributes: {'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}}, taints: [{key: k, effect: NoExecute}], \
+                     capacity: {memory: {value: '0'}}}";
+        let found = read_all(&format!("{device}, {other}"));
         let [a, b] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             (a.memory_mib, a.numa_node, a.availability),
             (Some(81920), Some(1), DeviceAvailability::HoldersOnly)
         );
-        assert_eq!((b.memory_mib, b.availability), (None, DeviceAvailability::Gone));
+        assert_eq!((b.memory_mib, b.availability), (None, DeviceAvailability::Gone), "0 is unknown");
         assert_eq!(a.string("gpu.example.com/model"), Some("X"));
         let gpu = crds::Device {
             id: "gpu-0000:05:00.0".into(),
@@ -370,7 +316,7 @@ mod tests {
     #[test]
     fn a_claim_selects_a_device_by_an_attribute_that_no_other_has() {
         let pins = |devices: &str, by| {
-            let found = published_pool(&[slice(1, 1, devices)]).devices;
+            let found = read_all(devices);
             let all: Vec<&SliceDevice> = found.iter().collect();
             pin(&all, &found[0], by).map(|pin| pin.expression())
         };
@@ -417,7 +363,7 @@ mod tests {
     fn selectors_of_claims_hold_for_devices_without_the_attribute() {
         let given = "{name: a, attributes: {uuid: {string: 'U\\\"0'}}}, {name: b, attributes: {uuid: {string: U1}}}, \
                      {name: c, attributes: {uuid: {int: 1}}}, {name: d, attributes: {'x.example.com/y': {string: z}}}, {name: e}";
-        let found = published_pool(&[slice(1, 1, given)]).devices;
+        let found = read_all(given);
         let all: Vec<&SliceDevice> = found.iter().collect();
         let selects = |expression: &str| -> Vec<&str> {
             let selector = DeviceSelector::compile(expression).unwrap();

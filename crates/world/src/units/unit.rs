@@ -24,6 +24,11 @@ pub enum CordonReason {
         to_string = "the device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
     )]
     DeviceTainted,
+    /// Its driver's pool of devices is incomplete or invalid, so kube-scheduler allocates none of them.
+    #[strum(
+        to_string = "the driver's pool of devices is incomplete or invalid; running actors stay and no new ones are placed"
+    )]
+    DeviceWithheld,
     /// Claims cannot tell its device apart from others any more.
     #[strum(
         to_string = "no unique attribute identifies the device any more; running actors stay and no new ones are placed"
@@ -50,6 +55,8 @@ pub struct DeviceClaim {
     pub selectors: Vec<String>,
     /// The device, if the selectors select it alone.
     pub device: Option<DeviceKey>,
+    /// Devices with shared counters among which kube-scheduler chooses.
+    pub choices: Arc<[DeviceKey]>,
 }
 
 /// A computing unit, and how a pod requests it.

@@ -78,9 +78,12 @@ impl Scene {
                 Some(CordonReason::Overcommitted) => "!",
                 Some(CordonReason::StaleAgent) => "?",
                 Some(CordonReason::Withdrawn) => "~",
-                Some(CordonReason::DeviceTainted | CordonReason::NotPinnable | CordonReason::UnknownPool) => {
-                    "#"
-                }
+                Some(
+                    CordonReason::DeviceTainted
+                    | CordonReason::DeviceWithheld
+                    | CordonReason::NotPinnable
+                    | CordonReason::UnknownPool,
+                ) => "#",
             };
             format!("{}{mark}", unit.id)
         });

@@ -184,6 +184,39 @@ fn taints_and_claims_take_units_away() {
     insta::assert_snapshot!(own("a", "n0/p-d"));
 }
 
+/// kube-scheduler allocates no device of a pool that is incomplete or invalid; devices of several nodes are no units.
+#[test]
+fn devices_that_the_scheduler_does_not_allocate_are_reported() {
+    let given = |slices: &[String]| [&[NODE.to_owned(), class(CLASS), pool("p", "")], slices].concat();
+    let whole = slice("n0", 1, &["a 0 80Gi uuid=U0"]);
+    let half = slice("n0", 2, &["b 0 80Gi uuid=U1"])
+        .replace("n0-slice", "n0-half")
+        .replace("resourceSliceCount: 1", "resourceSliceCount: 2");
+    let incomplete = "pool p note IncompletePool: n0: pool n0 of gpu.example.com is incomplete: 1 of 2 slices of generation 2; \
+                      running actors stay and no new ones are placed";
+    let half_only = format!("{incomplete}\npool p not ready: Empty");
+    for (slices, expected) in [
+        (vec![half.clone()], half_only.as_str()),
+        (vec![whole.clone(), half.clone()], &half_only),
+        (
+            vec![slice("n0", 1, &["a 0 - take=g0:1"])],
+            "pool p Degraded: n0: pool n0 of gpu.example.com is invalid: counter set gpu not found; kube-scheduler allocates none of \
+             its devices, correct the driver\npool p not ready: Degraded",
+        ),
+        (
+            vec![whole.replace("nodeName: n0", "allNodes: true")],
+            "pool p note MultiNodeDevices: 1 devices, the first is gpu.example.com/n0/a, are of several nodes (allNodes or \
+             nodeSelector) and are no units\npool p not ready: Empty",
+        ),
+    ] {
+        assert_eq!(of(&given(&slices)), expected);
+    }
+    let own = [APPLICATION.to_owned(), running("n0/p-a"), claim("c", "a", Some(("i0", "n0/p-a")))];
+    let found = world::units(&index(&given(&[&[whole, half], &own[..]].concat())), &Policy::builtin("p"));
+    let found: Vec<_> = found.values().map(|unit| format!("{} {:?}", unit.id, unit.cordoned)).collect();
+    assert_eq!(found, ["n0/p-a Some(DeviceWithheld)"]);
+}
+
 #[test]
 fn devices_that_cannot_be_told_apart_are_numbered_units() {
     let devices = ["a 0 80Gi", "b 0 40Gi", "c 1 80Gi taint=NoSchedule"];

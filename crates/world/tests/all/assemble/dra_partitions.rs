@@ -1,6 +1,8 @@
 //! Pools over devices of `ResourceSlice`s that share a GPU, a name or counters, or that claims cannot tell apart.
 
-use super::cluster::shown;
+use placement::file::Constraint;
+
+use super::cluster::{placement, shown, world_of};
 use super::dra::{APPLICATION, CLASS, NODE, claim, class, index, of, pool, running, slice};
 
 /// A slice of `n0` whose devices share counters, such as `g0: {value: '7'}`.
@@ -32,6 +34,19 @@ fn reports(objects: &[String]) -> Vec<String> {
     let all: Vec<&str> = objects.iter().chain(&application).map(String::as_str).collect();
     let found = shown(&all.join("\n---\n"));
     found.lines().filter(|line| line.starts_with("pool ")).map(str::to_owned).collect()
+}
+
+/// The limits of shared counters: what an actor on each unit counts, and the sum.
+fn limits(objects: &[String]) -> Vec<String> {
+    let world = world_of(&objects.join("\n---\n")).unwrap();
+    let limit = |given: &Constraint| match given {
+        Constraint::Quota { units: Some(units), max, .. } => {
+            let unit = |(id, amount): (&String, &u64)| format!("{}={amount}", id.replace("n0/", ""));
+            Some(format!("{} up to {max}", units.iter().map(unit).collect::<Vec<_>>().join(" ")))
+        }
+        _ => None,
+    };
+    world.snapshot.file().constraints.iter().filter_map(limit).collect()
 }
 
 fn model(model: &str) -> String {
@@ -111,8 +126,64 @@ fn partitions_of_numbered_units_use_counters() {
     let pools = [pool("a", &model("h")), pool("b", &model("s")), APPLICATION.to_owned()];
     let idle = world(&devices, &pools);
     let used = [&idle[..], &[running("n0/b-0"), claim("c", "s", Some(("i0", "n0/b-0")))]].concat();
-    let shares = |world: &[String]| shown(&world.join("\n---\n")).contains("share the counter g0 of gpu");
-    assert_eq!((shares(&idle), shares(&used)), (false, true));
+    assert_eq!(limits(&idle), ["a-h0=3 a-h1=3 b-0=2 b-1=2 up to 7"]);
+    assert_eq!(limits(&used), ["a-h0=1 a-h1=1 up to 1", "a-h0=3 a-h1=3 b-1=2 up to 5"]);
+}
+
+/// Without unique attributes, partitions are numbered in each pool; those of several pools that overlap are never all chosen.
+#[test]
+fn numbered_units_share_counters_with_other_pools() {
+    let whole = "w 0 - uuid=W model=w take=g0:7";
+    let parts = ["a 0 - model=s take=g0:2", "b 0 - model=s take=g0:2", "c 0 - model=s take=g0:2"];
+    let halves = ["h 0 - model=w take=g0:3", "i 0 - model=w take=g0:3"];
+    let pools = [pool("a", &model("w")), pool("b", &model("s")), APPLICATION.to_owned()];
+    let of = |devices: &[&str], more: &[String]| limits(&world(devices, &[&pools[..], more].concat()));
+    let both = [&[whole][..], &parts].concat();
+    assert_eq!(of(&parts, &[]), [""; 0], "one pool alone has as many units as fit");
+    assert_eq!(of(&both, &[]), ["a-w=7 b-0=2 b-1=2 b-2=2 up to 7"]);
+    assert_eq!(of(&[&halves[..], &parts[..2]].concat(), &[]), ["a-0=3 a-1=3 b-0=2 b-1=2 up to 7"]);
+    // an actor of another application is decided, and has no device yet
+    let other = APPLICATION.replace("name: app,", "name: other,").replace("uid: u0", "uid: u1");
+    let decided = placement("other", "{}")
+        .replace("cam-0", "a-0")
+        .replace("gpus-0", "b-0")
+        .replace("pool: gpus", "pool: b");
+    assert_eq!(of(&both, &[other, decided]), ["a-w=7 b-0=2 b-1=2 b-2=2 up to 5"]);
+}
+
+/// Each partition has a place of its own, or each GPU a counter set of its own.
+#[test]
+fn shares_of_counters_are_of_all_places_and_gpus() {
+    let pools = [pool("a", &model("w")), pool("b", &model("s")), APPLICATION.to_owned()];
+    let of = |slice: String| limits(&[&[NODE.to_owned(), class(CLASS), slice], &pools[..]].concat());
+    let places =
+        ["w 0 - uuid=W model=w take=m0:1 take=m1:1", "a 0 - model=s take=m0:1", "b 0 - model=s take=m1:1"];
+    let found = of(with_counters("m0: {value: '1'}, m1: {value: '1'}", &places));
+    assert_eq!(found, ["a-w=2 b-0=1 b-1=1 up to 2"]);
+    let gpus = [
+        "v 0 - uuid=V model=w take=h0:7",
+        "w 0 - uuid=W model=w take=g0:7",
+        "a 0 - model=s take=g0:3",
+        "b 0 - model=s take=g0:3",
+        "c 0 - model=s take=h0:3",
+        "d 0 - model=s take=h0:3",
+    ];
+    let second = "{name: other, counters: {g0: {value: '7'}}}, {name: gpu,";
+    let slice = with_counters("g0: {value: '7'}", &gpus)
+        .replace("{name: gpu,", second)
+        .replace("counterSet: gpu, counters: {h0:", "counterSet: other, counters: {g0:");
+    assert_eq!(of(slice), ["a-v=7 a-w=7 b-0=3 b-1=3 b-2=3 b-3=3 up to 14"]);
+}
+
+#[test]
+fn two_pools_have_no_unit_of_one_id() {
+    let devices = ["a-0 0 - uuid=A model=x", "0 0 - uuid=B model=y"];
+    assert_eq!(
+        ids(&world(&devices, &[pool("p", &model("x")), pool("p-a", &model("y"))])),
+        "n0/p-a-0\n\
+         pool p-a Overlap: n0: pool p already has a unit n0/p-a-0; rename one of the two pools\n\
+         pool p-a not ready: Overlap"
+    );
 }
 
 #[test]
