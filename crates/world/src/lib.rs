@@ -21,7 +21,7 @@ mod snapshot;
 mod suggestions;
 mod units;
 
-pub use constraints::refusals::refusal_cause;
+pub use constraints::nodes::refusals::refusal_cause;
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, manifest_size, template_problem};
 pub use demand::measured::{group_profiles, last_change, measured_service_times, members, running_actors};
@@ -51,6 +51,6 @@ pub use snapshot::model::{
 pub use snapshot::observe::{Observation, infeasible, infeasible_without_plan, observe};
 pub use snapshot::offered::{pools, units, units_at, units_on};
 pub use suggestions::suggestions;
+pub use units::dra::slices::{DeviceAvailability, DeviceKey, allocated_devices};
 pub use units::report::{POOL_NOTES, POOL_PROBLEMS, PoolProblem, PoolReport};
-pub use units::slices::{DeviceAvailability, DeviceKey, allocated_devices};
 pub use units::unit::{CordonReason, DeviceClaim, Unit, Units};

@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{PodSpec, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::constraints::priorities::{lowest_running_priority, named_class, priority_of};
-use crate::constraints::quotas::{Counted, counted};
-use crate::constraints::resource_limits::is_unscoped;
-use crate::constraints::volume_choice::undecided_volumes;
+use crate::constraints::admission::priorities::{lowest_running_priority, named_class, priority_of};
+use crate::constraints::admission::quotas::{Counted, counted};
+use crate::constraints::admission::resource_limits::is_unscoped;
+use crate::constraints::volumes::volume_choice::undecided_volumes;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::pods::requests;
 use crate::index::names::namespace_of;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::ApplicationKey;
 use crate::demand::pods::requests;
-use crate::units::device_resource::{Provides, provides};
+use crate::units::plugin::device_resource::{Provides, provides};
 
 /// Maximum number of actors of an application.
 pub(crate) const MAX_ACTORS: usize = 5000;

@@ -11,8 +11,8 @@ use kube::ResourceExt as _;
 use crate::index::devices::{PoolKey, name_of, pool_of};
 use crate::index::names::Name;
 use crate::index::owner::{controller_ref, uid};
-use crate::units::published::published_pool;
-use crate::units::slices::{DeviceAvailability, DeviceKey, SliceDevice, allocated_devices};
+use crate::units::dra::published::published_pool;
+use crate::units::dra::slices::{DeviceAvailability, DeviceKey, SliceDevice, allocated_devices};
 use crate::units::unit::Unit;
 use crate::{ApplicationKey, Index};
 

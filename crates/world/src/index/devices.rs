@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use crate::index::names::{Name, namespace_of, remove_from_set};
 use crate::index::owner::controller_ref;
 use crate::numbers::Exact;
-use crate::units::published::PublishedPool;
-use crate::units::slices::{CounterKey, DeviceKey, SliceDevice, allocated_devices};
+use crate::units::dra::published::PublishedPool;
+use crate::units::dra::slices::{CounterKey, DeviceKey, SliceDevice, allocated_devices};
 
 /// A pool of a driver: the names of both.
 pub(crate) type PoolKey = (String, String);

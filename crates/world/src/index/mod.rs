@@ -39,8 +39,8 @@ use crate::index::runtime_requests::Requests;
 use crate::index::scheduling::SchedulingObjects;
 use crate::numbers::Exact;
 use crate::snapshot::measured::MeasuredDemand;
+use crate::units::dra::selectors::SelectorCache;
 use crate::units::offer::OfferCache;
-use crate::units::selectors::SelectorCache;
 use crate::units::withdrawn::WithdrawnUnits;
 use crate::{ApplicationKey, Objects};
 

@@ -14,7 +14,7 @@ use crate::index::IndexedPod;
 use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
 use crate::index::names::{Name, namespace_of};
 use crate::index::ownership::Ownership;
-use crate::units::device_resource::{Provides, provides};
+use crate::units::plugin::device_resource::{Provides, provides};
 use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 

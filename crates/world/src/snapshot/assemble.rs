@@ -15,8 +15,8 @@ use placement::{Snapshot, SnapshotError};
 
 use crate::constraints::constraints;
 use crate::constraints::left_to_scheduler::left_to_scheduler;
-use crate::constraints::refusals::ActiveRefusals;
-use crate::constraints::unreachable::UnschedulablePods;
+use crate::constraints::nodes::refusals::ActiveRefusals;
+use crate::constraints::nodes::unreachable::UnschedulablePods;
 use crate::demand::Numbers;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::application::{ActorName, replicas, template_problem};

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::constraints::admits::AdmittedSpecs;
+use crate::constraints::admission::admits::AdmittedSpecs;
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
 use crate::demand::pods::{is_terminal, resource_amounts, unit_of};

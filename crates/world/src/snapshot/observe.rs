@@ -7,8 +7,8 @@ use control::{Decision, PlanInputs};
 use crds::ActorApplication;
 use jiff::Timestamp;
 
-use crate::constraints::admits::AdmittedSpecs;
-use crate::constraints::refusals::ActiveRefusals;
+use crate::constraints::admission::admits::AdmittedSpecs;
+use crate::constraints::nodes::refusals::ActiveRefusals;
 use crate::demand::application::ActorName;
 use crate::demand::requested::desired_actors;
 use crate::snapshot::model::observed_objects;

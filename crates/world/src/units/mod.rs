@@ -1,23 +1,11 @@
 //! Derives computing units from pools, nodes and topologies.
 
-mod candidates;
-mod claimed;
-mod claimed_device;
-mod counters;
-pub(crate) mod device_resource;
-mod devices;
-mod domains;
+pub(crate) mod dra;
 pub(crate) mod grace;
-mod numbered;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
-pub(crate) mod published;
+pub(crate) mod plugin;
 pub(crate) mod report;
-mod selector_cost;
-mod selector_syntax;
-pub(crate) mod selectors;
-pub(crate) mod slices;
-pub(crate) mod slots;
 pub(crate) mod unit;
 pub(crate) mod withdrawn;
 
@@ -29,14 +17,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use placement::LARGEST;
 
-use crate::constraints::selectors::labels_match;
+use crate::constraints::nodes::selectors::labels_match;
 use crate::demand::pods::{allocatable, resource_unit, unit_of};
 use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::numbers::{Exact, floor, product, rational};
-use crate::units::device_resource::resource_of;
+use crate::units::plugin::device_resource::resource_of;
+use crate::units::plugin::slots::SlotClaims as Slots;
 use crate::units::report::PoolReport;
-use crate::units::slots::SlotClaims as Slots;
 use crate::units::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Index;
 use std::sync::Arc;
 
-use crate::units::slices::DeviceKey;
+use crate::units::dra::slices::DeviceKey;
 
 /// Why a unit is cordoned: running actors stay and no new ones are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]

@@ -1,0 +1,8 @@
+//! Rules between pods.
+
+pub(crate) mod host_ports;
+pub(crate) mod joining;
+pub(crate) mod mutual_affinity;
+pub(crate) mod pod_affinity;
+pub(crate) mod pod_templates;
+pub(crate) mod topology_spread;

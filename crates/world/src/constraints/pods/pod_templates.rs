@@ -1,0 +1,449 @@
+//! Pods as kube-scheduler's inter-pod filters see them: templates of the application, and pods that are there.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{ActorApplication, ActorGroup, labels};
+use k8s_openapi::api::core::v1::{Affinity, ContainerPort, Node, PodAffinityTerm, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::ResourceExt;
+use placement::file::{Constraint, Domain, Places};
+
+use crate::constraints::nodes::selectors::labels_match;
+use crate::demand::actors::{ApplicationActors, actors_of_instance};
+use crate::demand::pods::{is_terminal, scheduled_node};
+use crate::demand::requested::{admission, desired_actors};
+use crate::demand::size::exceeds_limits;
+use crate::index::ownership::Ownership;
+use crate::units::offer::Offer;
+use crate::{ActorName, ApplicationKey, Index};
+
+/// Labels of an object.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// The pods of a group on some kinds.
+pub(crate) struct PodTemplate<'a> {
+    /// Snapshot ids of the group's actors.
+    pub ids: Vec<String>,
+    /// The kinds with this template.
+    pub kinds: BTreeSet<&'a str>,
+    /// Labels that all of its pods have.
+    pub labels: Labels,
+    pub spec: PodSpec,
+}
+
+/// The templates of an application, as after admission. Implementations that differ only in what no filter reads are one.
+pub(crate) fn templates<'a>(
+    index: &Index,
+    application: &'a ActorApplication,
+    actors: &ApplicationActors,
+) -> Vec<PodTemplate<'a>> {
+    let of_namespace = admission(index, &ApplicationKey::of(application).namespace);
+    let mut found: Vec<PodTemplate<'a>> = Vec::new();
+    for group in &application.spec.actors {
+        let first = found.len();
+        for implementation in &group.implementations {
+            let spec = of_namespace.spec(implementation.template.spec.as_ref(), None);
+            let own = implementation.template.metadata.as_ref().and_then(|of| of.labels.clone());
+            let labels = pod_labels(application, group, own.unwrap_or_default());
+            let is_alike = |known: &&mut PodTemplate| known.labels == labels && is_alike(&known.spec, &spec);
+            match found[first..].iter_mut().find(is_alike) {
+                Some(known) => drop(known.kinds.insert(&implementation.kind)),
+                None => found.push(PodTemplate {
+                    ids: actors.ids(&group.name),
+                    kinds: BTreeSet::from([implementation.kind.as_str()]),
+                    labels,
+                    spec,
+                }),
+            }
+        }
+    }
+    found.retain(|template| !template.ids.is_empty());
+    found
+}
+
+/// Labels that all pods of a group have. The hash of a template stands for itself: only pods of one template share it.
+fn pod_labels(application: &ActorApplication, group: &ActorGroup, mut own: Labels) -> Labels {
+    let added = [
+        (labels::APPLICATION, application.name_any()),
+        (labels::ACTOR_GROUP, group.name.clone()),
+        (labels::TEMPLATE_HASH, format!("of {}", group.name)),
+    ];
+    own.extend(added.map(|(key, value)| (key.to_owned(), value)));
+    own
+}
+
+/// Whether filters between pods treat two templates alike.
+fn is_alike(a: &PodSpec, b: &PodSpec) -> bool {
+    a.affinity == b.affinity
+        && a.node_selector == b.node_selector
+        && a.topology_spread_constraints == b.topology_spread_constraints
+        && a.tolerations == b.tolerations
+        && a.runtime_class_name == b.runtime_class_name
+        && a.volumes == b.volumes
+        && a.host_network == b.host_network
+        && a.resource_claims == b.resource_claims
+        && ports(a).eq(ports(b))
+}
+
+/// Ports of containers and sidecars. Other init containers have ended when the pod is ready.
+pub(crate) fn ports(spec: &PodSpec) -> impl Iterator<Item = &ContainerPort> {
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten())
+}
+
+impl PodTemplate<'_> {
+    /// The name of its group.
+    pub fn group(&self) -> &str {
+        self.labels.get(labels::ACTOR_GROUP).map_or("", String::as_str)
+    }
+
+    /// Keeps the template's actors off some nodes, except those that run there.
+    pub fn never_on(
+        &self,
+        offer: &Offer,
+        reason: String,
+        is_excluded: impl Fn(&str) -> bool,
+    ) -> Option<Constraint> {
+        let is_own = |kind: &str| self.kinds.contains(kind);
+        let units = offer.units.iter().filter(|unit| is_own(&unit.kind) && is_excluded(&unit.node));
+        let units: Vec<String> = units.map(|unit| unit.id.clone()).collect();
+        (!units.is_empty()).then(|| Constraint::Never {
+            actors: self.ids.clone(),
+            places: Places::Units(units),
+            except_current: true,
+            reason: Some(reason),
+        })
+    }
+}
+
+/// What the rules between pods, and between pods and volumes, are derived from.
+pub(crate) struct PodRules<'a> {
+    pub index: &'a Index,
+    pub application: &'a ActorApplication,
+    pub namespace: &'a str,
+    pub templates: &'a [PodTemplate<'a>],
+    /// Pods other than those of the application's actors.
+    pub existing: &'a [ExistingPod<'a>],
+    pub offer: &'a Offer,
+}
+
+impl<'a> PodRules<'a> {
+    /// The application's actors whose pods all terms select.
+    pub fn selected(&self, terms: &[PodTerm]) -> BTreeSet<String> {
+        self.selecting(terms).flat_map(|it| it.ids.iter().cloned()).collect()
+    }
+
+    /// The application's groups whose pods all terms select.
+    pub fn selected_groups(&self, terms: &[PodTerm]) -> BTreeSet<&'a str> {
+        self.selecting(terms).map(PodTemplate::group).collect()
+    }
+
+    fn selecting(&self, terms: &[PodTerm]) -> impl Iterator<Item = &'a PodTemplate<'a>> {
+        let is_selected =
+            |it: &&PodTemplate| terms.iter().all(|term| term.matches(self.index, self.namespace, &it.labels));
+        self.templates.iter().filter(is_selected)
+    }
+
+    /// The pods that all terms select, by position among those that are there.
+    pub fn selected_existing(&self, terms: &[PodTerm]) -> BTreeSet<usize> {
+        let is_selected =
+            |pod: &ExistingPod| terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels));
+        let all = self.existing.iter().enumerate();
+        all.filter(|(_, pod)| is_selected(pod)).map(|(at, _)| at).collect()
+    }
+
+    /// Snapshot ids of the actors of these groups.
+    pub fn ids(&self, groups: &BTreeSet<&str>) -> Vec<String> {
+        let templates = self.templates.iter().filter(|template| groups.contains(template.group()));
+        let ids: BTreeSet<&String> = templates.flat_map(|template| &template.ids).collect();
+        ids.into_iter().cloned().collect()
+    }
+}
+
+/// A pod that is there, or another application's actor that has no pod yet.
+pub(crate) struct ExistingPod<'a> {
+    /// Namespace and name.
+    pub name: String,
+    pub namespace: &'a str,
+    pub labels: Cow<'a, Labels>,
+    pub node: &'a str,
+    pub spec: Cow<'a, PodSpec>,
+    pub is_terminating: bool,
+}
+
+impl ExistingPod<'_> {
+    /// The name without its namespace.
+    pub fn short_name(&self) -> &str {
+        self.name.split_once('/').map_or("", |(_, name)| name)
+    }
+}
+
+/// Whether a template's rules depend on the pods that are there.
+fn depends_on_pods(template: &PodTemplate) -> bool {
+    let spec = &template.spec;
+    let has_ports = || ports(spec).any(|port| spec.host_network == Some(true) || port.host_port.is_some());
+    let of_pods =
+        |affinity: &Affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some();
+    spec.affinity.as_ref().is_some_and(of_pods)
+        || spec.topology_spread_constraints.is_some()
+        || spec.volumes.is_some()
+        || spec.resource_claims.is_some()
+        || has_ports()
+}
+
+/// Whether a pod's own rules may exclude others.
+fn repels(spec: &PodSpec) -> bool {
+    spec.affinity.as_ref().is_some_and(|affinity| affinity.pod_anti_affinity.is_some())
+}
+
+/// Pods other than the application's own actors', as far as rules of a template or of the pods depend on them.
+pub(crate) fn existing_pods<'a>(
+    index: &'a Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    templates: &[PodTemplate],
+) -> Vec<ExistingPod<'a>> {
+    let all_matter = templates.iter().any(depends_on_pods);
+    let matters = |spec: &PodSpec| all_matter || repels(spec);
+    let own: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
+    let mut hosted: BTreeSet<(ApplicationKey, String)> = BTreeSet::new();
+    let mut found = Vec::new();
+    for (name, held) in &index.pods {
+        let spec = held.pod.spec.as_ref().filter(|spec| matters(spec));
+        let (Some(node), Some(spec), false) = (held.node.as_deref(), spec, is_terminal(&held.pod)) else {
+            continue;
+        };
+        if let Ownership::OwnedBy((owner, instance)) = index.owner_of_pod(&held.pod) {
+            let actor = actors_of_instance(instance).into_iter().next().map(|actor| actor.short());
+            if owner.uid() == application.uid() && actor.as_ref().is_some_and(|actor| own.contains(actor)) {
+                continue;
+            }
+            hosted.extend(actor.map(|actor| (ApplicationKey::of(owner), actor)));
+        } else if scheduled_node(&held.pod).is_none() {
+            continue;
+        }
+        found.push(ExistingPod {
+            name: format!("{}/{}", name.0, name.1),
+            namespace: &name.0,
+            labels: Cow::Borrowed(held.pod.labels()),
+            node,
+            spec: Cow::Borrowed(spec),
+            is_terminating: held.pod.metadata.deletion_timestamp.is_some(),
+        });
+    }
+    found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted, matters));
+    found
+}
+
+/// Actors of other applications that are decided and have no pod yet.
+fn decided_pods<'a>(
+    index: &'a Index,
+    key: &ApplicationKey,
+    hosted: &BTreeSet<(ApplicationKey, String)>,
+    matters: impl Fn(&PodSpec) -> bool,
+) -> Vec<ExistingPod<'a>> {
+    let mut found = Vec::new();
+    let empty = PodSpec::default();
+    for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
+        let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
+        if !ways.any(|way| matters(way.template.spec.as_ref().unwrap_or(&empty))) {
+            continue;
+        }
+        let Some(placement) = index.placement(other) else { continue };
+        // Lists of a refused manifest are not walked; its pods count as they are.
+        if exceeds_limits(application) {
+            continue;
+        }
+        let actors = desired_actors(index, application);
+        let group_of: BTreeMap<String, &String> =
+            actors.names.iter().map(|name| (name.short(), &name.group)).collect();
+        for assignment in &placement.spec.assignments {
+            let pool = index.pool(&assignment.pool);
+            let group = group_of.get(&assignment.actor);
+            let (Some(pool), Some(group)) = (pool, group) else { continue };
+            let group = application.spec.actors.iter().find(|it| it.name == **group);
+            let way = group.and_then(|group| {
+                Some((group, group.implementations.iter().find(|way| way.kind == pool.spec.kind)?))
+            });
+            let Some((group, way)) = way else { continue };
+            if hosted.contains(&(other.clone(), assignment.actor.clone())) {
+                continue;
+            }
+            let own = way.template.metadata.as_ref().and_then(|of| of.labels.clone());
+            found.push(ExistingPod {
+                name: format!("{other}/{}", assignment.actor),
+                namespace: &other.namespace,
+                labels: Cow::Owned(pod_labels(application, group, own.unwrap_or_default())),
+                node: &assignment.node,
+                spec: way.template.spec.as_ref().map(Cow::Borrowed).unwrap_or_default(),
+                is_terminating: false,
+            });
+        }
+    }
+    found
+}
+
+/// A term of pod affinity or anti-affinity, or the selector of a spread.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodTerm {
+    selector: Option<LabelSelector>,
+    namespaces: BTreeSet<String>,
+    namespace_selector: Option<LabelSelector>,
+    pub topology_key: String,
+}
+
+impl PodTerm {
+    /// A term in a pod of this namespace and with these labels.
+    pub fn of(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> Self {
+        let mut selector = term.label_selector.clone();
+        merge(&mut selector, term.match_label_keys.as_deref(), "In", labels);
+        merge(&mut selector, term.mismatch_label_keys.as_deref(), "NotIn", labels);
+        let mut namespaces: BTreeSet<String> = term.namespaces.iter().flatten().cloned().collect();
+        if namespaces.is_empty() && term.namespace_selector.is_none() {
+            namespaces.insert(namespace.to_owned());
+        }
+        Self {
+            selector,
+            namespaces,
+            namespace_selector: term.namespace_selector.clone(),
+            topology_key: term.topology_key.clone(),
+        }
+    }
+
+    /// The selector of a spread, which counts pods of its own namespace.
+    pub fn in_namespace(
+        selector: Option<&LabelSelector>,
+        keys: Option<&[String]>,
+        topology_key: &str,
+        (namespace, labels): (&str, &Labels),
+    ) -> Self {
+        let mut selector = selector.cloned();
+        merge(&mut selector, keys, "In", labels);
+        Self {
+            selector,
+            namespaces: BTreeSet::from([namespace.to_owned()]),
+            namespace_selector: None,
+            topology_key: topology_key.to_owned(),
+        }
+    }
+
+    /// Whether it selects a pod. A missing selector selects none.
+    pub fn matches(&self, index: &Index, namespace: &str, labels: &Labels) -> bool {
+        let by_namespace = self.namespaces.contains(namespace)
+            || self.namespace_selector.as_ref().is_some_and(|selector| index.selects(selector, namespace));
+        by_namespace && self.selector.as_ref().is_some_and(|selector| labels_match(selector, labels))
+    }
+
+    /// Whether it has no requirement on labels.
+    pub fn is_empty(&self) -> bool {
+        self.selector.as_ref().is_none_or(|of| {
+            of.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
+                && of.match_expressions.as_ref().is_none_or(Vec::is_empty)
+        })
+    }
+
+    /// The selected pods, for users.
+    pub fn pods(&self) -> String {
+        let by_label = self.selector.iter().flat_map(|of| of.match_labels.iter().flatten());
+        let mut parts: Vec<String> = by_label.map(|(key, value)| format!("{key}={value}")).collect();
+        for of in self.selector.iter().flat_map(|of| of.match_expressions.iter().flatten()) {
+            let values = of.values.as_deref().unwrap_or_default().join(",");
+            parts.push(format!("{} {} {values}", of.key, of.operator).trim_end().to_owned());
+        }
+        if parts.is_empty() { "pods".to_owned() } else { format!("pods with {}", parts.join(", ")) }
+    }
+}
+
+/// Adds the pod's own values of some labels to a selector, as the API server does.
+fn merge(selector: &mut Option<LabelSelector>, keys: Option<&[String]>, operator: &str, labels: &Labels) {
+    let Some(selector) = selector else { return };
+    for key in keys.unwrap_or_default() {
+        if let Some(value) = labels.get(key) {
+            selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
+                key: key.clone(),
+                operator: operator.to_owned(),
+                values: Some(vec![value.clone()]),
+            });
+        }
+    }
+}
+
+/// Nodes by the value of a label.
+pub(crate) struct TopologyDomains<'a> {
+    nodes: BTreeMap<&'a str, Vec<&'a str>>,
+    of_node: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> TopologyDomains<'a> {
+    /// The eligible nodes that have the label.
+    pub fn of(index: &'a Index, key: &str, is_eligible: impl Fn(&Node) -> bool) -> Self {
+        let mut domains = Self { nodes: BTreeMap::new(), of_node: BTreeMap::new() };
+        for (name, node) in index.nodes.iter().filter(|(_, node)| is_eligible(node)) {
+            if let Some(value) = node.labels().get(key) {
+                domains.nodes.entry(value).or_default().push(name);
+                domains.of_node.insert(name, value);
+            }
+        }
+        domains
+    }
+
+    /// Sets of nodes that are connected by equal values of any of these labels.
+    pub fn connected(index: &'a Index, keys: impl IntoIterator<Item = &'a String>) -> Self {
+        let mut of_node: BTreeMap<&str, &str> = BTreeMap::new();
+        for key in keys {
+            for nodes in Self::of(index, key, |_| true).nodes.into_values() {
+                let known: BTreeSet<&str> =
+                    nodes.iter().map(|node| of_node.get(node).copied().unwrap_or(node)).collect();
+                let Some(first) = known.first().copied() else { continue };
+                of_node.extend(nodes.into_iter().map(|node| (node, first)));
+                if known.len() > 1 {
+                    of_node.values_mut().filter(|it| known.contains(**it)).for_each(|it| *it = first);
+                }
+            }
+        }
+        let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (node, domain) in &of_node {
+            nodes.entry(domain).or_default().push(node);
+        }
+        Self { nodes, of_node }
+    }
+
+    /// The domain of a node.
+    pub fn at(&self, node: &str) -> Option<&'a str> {
+        self.of_node.get(node).copied()
+    }
+
+    /// Pods by domain.
+    pub fn count<'p>(&self, pods: impl Iterator<Item = &'p ExistingPod<'p>>) -> BTreeMap<&'a str, u64> {
+        let mut counts = BTreeMap::new();
+        for at in pods.filter_map(|pod| self.at(pod.node)) {
+            *counts.entry(at).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Number of domains.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether each node is a domain.
+    pub fn are_nodes(&self) -> bool {
+        self.nodes.values().all(|nodes| nodes.len() == 1)
+    }
+
+    /// The domains of a constraint: nodes with units, and the pods on each that are no actors of the application.
+    pub fn listed(&self, offer: &Offer, others: &BTreeMap<&str, u64>) -> Vec<Domain> {
+        let hosts: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+        let domain = |(value, nodes): (&&str, &Vec<&str>)| Domain {
+            nodes: nodes
+                .iter()
+                .filter(|node| hosts.contains(**node))
+                .map(|node| (*node).to_owned())
+                .collect(),
+            others: others.get(value).copied().unwrap_or(0),
+        };
+        self.nodes.iter().map(domain).collect()
+    }
+}
