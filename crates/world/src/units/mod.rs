@@ -205,12 +205,12 @@ pub(crate) fn pool_problem(
     policy: &Policy,
 ) -> Option<(&'static str, String)> {
     let invalid = Measures::of(pool, policy).err().map(|problem| ("Invalid", problem));
-    invalid.or_else(|| claimed::class_problem(index, pool))
+    invalid.or_else(|| dra::claimed::class_problem(index, pool))
 }
 
 /// Notes on a pool that are of no single node.
 pub(crate) fn note_pool(index: &Index, pool: &DevicePool, report: &mut PoolReport) {
-    claimed::note_devices_of_several_nodes(index, pool, report);
+    dra::claimed::note_devices_of_several_nodes(index, pool, report);
 }
 
 fn selects(pool: &DevicePool, node: &Node) -> bool {
