@@ -85,10 +85,7 @@ async fn check(cluster: &Cluster, client: &Client, seed: u64, folder: &Path) -> 
     let mut differences = compared?;
     let all = differences.len();
     let later = if differences.iter().any(is_order) { placed_later(&file, &text).await? } else { [].into() };
-    differences.retain(|difference| {
-        let waits = is_order(difference) && later.contains(&difference.actor);
-        !waits && !may_be_evicted(&world, difference)
-    });
+    differences.retain(|difference| !(is_order(difference) && later.contains(&difference.actor)));
     if differences.is_empty() {
         fs::remove_file(&file).context("cannot delete the world")?;
     } else {
@@ -103,17 +100,6 @@ fn keep(world: &Path, plan: &str, differences: &[Difference]) -> Result<()> {
     fs::write(beside("plan.json"), plan).context("cannot write the plan")?;
     let lines: Vec<String> = differences.iter().map(ToString::to_string).collect();
     fs::write(beside("txt"), lines.join("\n") + "\n").context("cannot write the differences")
-}
-
-/// Whether Cairn decides otherwise on purpose: the node has a `NoExecute` taint that the template tolerates for some seconds only.
-fn may_be_evicted(world: &World, difference: &Difference) -> bool {
-    let Contradiction::Bound { node, .. } = &difference.what else { return false };
-    let spec = &world.template(&difference.actor)["spec"];
-    let mut tolerations = spec["tolerations"].as_array().into_iter().flatten();
-    let is_limited = tolerations.any(|it| it.get("tolerationSeconds").is_some());
-    let taints = world.node(node)["spec"]["taints"].as_array();
-    let may_evict = taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute");
-    may_evict && is_limited
 }
 
 /// Whether the topology spread of other actors refuses it. kube-scheduler checks that only when those arrive; a plan holds for every

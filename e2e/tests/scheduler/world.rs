@@ -48,11 +48,6 @@ impl World {
     pub fn template(&self, actor: &str) -> &Value {
         &self.group(actor)["implementations"][0]["template"]
     }
-
-    /// A node by name.
-    pub fn node(&self, name: &str) -> &Value {
-        self.nodes.iter().find(|node| node["metadata"]["name"] == name).unwrap_or(&Value::Null)
-    }
 }
 
 /// Reads several YAML documents; empty ones are skipped.
