@@ -17,7 +17,6 @@ use crate::{
     draw,
     plan::{placed_later, plan},
     trial::{Contradiction, Difference, Trial},
-    world::World,
 };
 
 /// The number of worlds in `make test`.
