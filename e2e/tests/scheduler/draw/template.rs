@@ -16,9 +16,10 @@ enum Feature {
     HostPort,
     PodLevelResources,
     RuntimeClass,
+    Disk,
 }
 
-const FEATURES: [Feature; 11] = [
+const FEATURES: [Feature; 12] = [
     Feature::NodeSelector,
     Feature::NodeAffinity,
     Feature::Tolerations,
@@ -30,6 +31,7 @@ const FEATURES: [Feature; 11] = [
     Feature::HostPort,
     Feature::PodLevelResources,
     Feature::RuntimeClass,
+    Feature::Disk,
 ];
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -75,6 +77,20 @@ impl Draw {
             Feature::HostPort => self.host_port(spec),
             Feature::PodLevelResources => self.pod_level_resources(spec),
             Feature::RuntimeClass => self.name_runtime_class(spec),
+            Feature::Disk => spec["volumes"] = json!([self.disk()]),
+        }
+    }
+
+    /// A disk that pods of one node cannot share, or only to read.
+    fn disk(&mut self) -> Value {
+        let (name, reads) = (self.own("disk"), self.chance(50));
+        match self.rng.u32(0..3) {
+            0 => json!({"name": "disk", "awsElasticBlockStore": {"volumeID": name}}),
+            1 => json!({"name": "disk", "gcePersistentDisk": {"pdName": name, "readOnly": reads}}),
+            _ => {
+                json!({"name": "disk", "iscsi": {"targetPortal": "10.0.0.1", "iqn": format!("iqn.2026-11.example:{name}"),
+                "lun": 0, "readOnly": reads}})
+            }
         }
     }
 
