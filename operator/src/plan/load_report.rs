@@ -58,6 +58,15 @@ pub enum HeldUp {
 }
 
 impl LoadVerdict {
+    /// Whether no known moves gain as much as required.
+    fn has_no_gain(&self) -> bool {
+        matches!(self, Self::NoGain { .. } | Self::Stays(GateVerdict::Small { .. }))
+    }
+
+    fn is_judged_to_stay(&self) -> bool {
+        self.has_no_gain() || matches!(self, Self::Stays(GateVerdict::Uncertain { .. }))
+    }
+
     /// The verdict once its moves were decided.
     #[must_use]
     pub fn decided(self) -> Self {
@@ -115,8 +124,9 @@ impl<T: Copy + Default + PartialEq> Held<T> {
 }
 
 impl LoadReport {
-    /// Sets the verdict. What would move keeps its numbers as long as the moves are the same; of searches with the same reason
-    /// one in ten minutes is shown.
+    /// Sets the verdict. What would move keeps its numbers as long as the moves are the same. Under noise searches alternate between
+    /// no gain, a small gain and an uncertain one: the first two stay as they are shown, and the third is shown, or no longer, after ten
+    /// minutes.
     pub fn set_verdict(&mut self, verdict: LoadVerdict, now: Moment) {
         let is_recent = now < self.verdict_since + MESSAGE_INTERVAL;
         let is_kept = match (&self.verdict, &verdict) {
@@ -126,10 +136,11 @@ impl LoadReport {
                 };
                 is_recent || places(before) == places(now)
             }
-            (LoadVerdict::Stays(_), LoadVerdict::Stays(_)) => {
-                is_recent && would_move(&self.verdict).reason == would_move(&verdict).reason
+            (LoadVerdict::NoGain { stays_put: before }, LoadVerdict::NoGain { stays_put: now }) => {
+                before == now
             }
-            _ => false,
+            (before, now) if before.has_no_gain() && now.has_no_gain() => true,
+            (before, now) => is_recent && before.is_judged_to_stay() && now.is_judged_to_stay(),
         };
         if !is_kept {
             (self.verdict, self.verdict_since) = (verdict, now);
@@ -186,14 +197,10 @@ fn would_move(verdict: &LoadVerdict) -> Finding {
         LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
             (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
         }
-        LoadVerdict::Stays(GateVerdict::Small { gain, least }) => (
+        LoadVerdict::Stays(GateVerdict::Small { least, .. }) => (
             false,
             "SmallGain",
-            format!(
-                "the best known moves gain {} %, and at least {} % is required",
-                percent(*gain),
-                percent(*least)
-            ),
+            format!("the best known moves gain less than the required {} %", percent(*least)),
         ),
         LoadVerdict::Stays(GateVerdict::Uncertain { gain } | GateVerdict::Pays { gain, .. }) => (
             false,
@@ -223,7 +230,7 @@ fn would_move(verdict: &LoadVerdict) -> Finding {
 }
 
 fn no_gain(stays_put: &BTreeSet<String>) -> String {
-    let message = "no better placement found".to_owned();
+    let message = "no moves with the required gain were found".to_owned();
     if stays_put.is_empty() {
         return message;
     }
@@ -314,19 +321,25 @@ mod tests {
         assert_eq!(shown(80, proposed(29, "n2")), moves, "the same moves are not written again");
         assert_eq!(shown(81, proposed(31, "n3")), moves.replace("n2", "n3"));
         let small = |gain| LoadVerdict::Stays(GateVerdict::Small { gain, least: 0.1 });
-        let gains = |gain| {
-            format!("false SmallGain: the best known moves gain {gain} %, and at least 10 % is required")
-        };
-        assert_eq!(shown(82, small(0.051)), gains(5));
-        assert_eq!(shown(91, small(0.07)), gains(5), "the reason is the same");
-        assert_eq!(shown(92, small(0.07)), gains(7));
-        let uncertain = "false UncertainGain: expected gain 12 %, but it varies too much between windows";
-        assert_eq!(shown(93, LoadVerdict::Stays(GateVerdict::Uncertain { gain: 0.12 })), uncertain);
+        let little = "false SmallGain: the best known moves gain less than the required 10 %";
         let no_gain = |stays_put| LoadVerdict::NoGain { stays_put };
-        assert_eq!(shown(94, no_gain(BTreeSet::new())), "false NoGain: no better placement found");
+        let uncertain = |gain| LoadVerdict::Stays(GateVerdict::Uncertain { gain });
+        let varies = |gain| {
+            format!("false UncertainGain: expected gain {gain} %, but it varies too much between windows")
+        };
+        assert_eq!(shown(82, small(0.051)), little);
+        assert_eq!(shown(93, small(0.07)), little);
+        assert_eq!(shown(94, no_gain(BTreeSet::new())), little, "not enough either");
+        assert_eq!(shown(95, uncertain(0.12)), varies(12));
+        assert_eq!(shown(96, no_gain(BTreeSet::new())), varies(12), "within ten minutes");
+        assert_eq!(shown(104, uncertain(0.14)), varies(12), "within ten minutes");
+        assert_eq!(shown(105, uncertain(0.14)), varies(14));
+        let none = "false NoGain: no moves with the required gain were found";
+        assert_eq!(shown(115, no_gain(BTreeSet::new())), none);
+        assert_eq!(shown(116, small(0.07)), none);
         assert_eq!(
-            shown(94, no_gain(["db".to_owned()].into())),
-            "false NoGain: no better placement found; actors of db are excluded from elective moves (pinned, \
+            shown(116, no_gain(["db".to_owned()].into())),
+            "false NoGain: no moves with the required gain were found; actors of db are excluded from elective moves (pinned, \
              cairn.dev/do-not-move, or node-bound volumes or claims without cairn.dev/may-move)"
         );
     }
