@@ -200,7 +200,7 @@ mod tests {
             Err(error) => error.to_string(),
         };
         let most = (1_u64 << 56).to_string();
-        assert_eq!(read("1024", &["0000:12:00.0", "0000:13:00.0"]), "1 NUMA Domain, 2 NPU");
+        assert_eq!(read("1024", &["0000:12:00.0", "0000:13:00.0"]), "2 NPU, 1 NUMA Domain");
         assert_eq!(read(&most, &[]), "1 NUMA Domain");
         for bytes in ["-1", "18446744073709551615"] {
             assert_eq!(
