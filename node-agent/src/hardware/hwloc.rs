@@ -5,15 +5,17 @@
 
 mod devices;
 mod domains;
+mod error;
 mod kinds;
 mod links;
 mod object;
 mod pci;
 
 pub use devices::{prefix, short_vendor};
+pub use error::Error;
 pub use pci::{is_address, normal_address};
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crds::NodeTopologySpec;
 use hwlocality::{
@@ -35,36 +37,6 @@ pub enum Machine {
     Xml(String),
     /// One in hwloc's synthetic form, such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
     Synthetic(String),
-}
-
-/// Why hwloc fails.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The text does not describe a machine.
-    #[error(
-        "hwloc cannot parse the description{0}; supported are XML of hwloc 1 and 2, as `lstopo FILE.xml` writes it, and \
-         one line such as `package:2 core:16 pu:2`"
-    )]
-    Refused(String),
-    /// hwloc reports only an error number.
-    #[error("hwloc failed: {0}")]
-    Failed(String),
-    /// The folder of another machine's files has none; hwloc would describe this machine.
-    #[error(
-        "HWLOC_FSROOT={} has no sys/devices/system/cpu: it must contain the machine's /sys and /proc", .0.display()
-    )]
-    Root(PathBuf),
-    /// More memory than a machine can have.
-    #[error("NUMA node {node} has {bytes} bytes of memory, which is impossible: correct its size")]
-    Memory {
-        /// The number of the node.
-        node: usize,
-        /// Its memory.
-        bytes: u64,
-    },
-    /// Two devices cannot be told apart.
-    #[error("two PCI devices have the address {0}: each needs its own")]
-    Address(String),
 }
 
 /// The memory limit of hwloc, in bytes. A machine with a thousand processors takes a tenth of it; a wrong number in a

@@ -1,6 +1,7 @@
 //! Properties of every strategy, and of plans made with them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
+mod avoid;
 mod clock;
 mod planning;
 mod strategies;

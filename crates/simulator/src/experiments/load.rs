@@ -423,7 +423,8 @@ mod tests {
         assert!(share(&gate[0], 2) >= 75.0, "{gate:?}");
         assert!(share(&gate[0], AFTER) >= 87.5, "{gate:?}");
         assert!(share(&delays[2][0], 2) < 50.0, "the steady rule alone is slow");
-        let as_expected = gate[0].iter().flatten().filter(|moves| moves.is_as_expected()).count();
-        assert!(as_expected * 10 >= gate[0].iter().flatten().count() * 8, "{gate:?}");
+        let moves: Vec<&Followed> = gate.iter().flatten().flatten().collect();
+        let as_expected = moves.iter().filter(|moves| moves.is_as_expected()).count();
+        assert!(as_expected * 4 >= moves.len() * 3, "{gate:?}");
     }
 }

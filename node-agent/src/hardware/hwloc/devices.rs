@@ -9,8 +9,8 @@ use hwlocality::{
 };
 
 use super::{
-    Error,
     domains::{self, Domain},
+    error::Error,
     object::{info, number, pci_of},
     pci,
 };

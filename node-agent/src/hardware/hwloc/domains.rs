@@ -16,7 +16,7 @@ use hwlocality::{
 };
 
 use super::{
-    Error,
+    error::Error,
     kinds::{self, Kind},
     object::info,
 };
