@@ -453,7 +453,7 @@ fn amounts_of_quotas_are_in_range() {
     };
     assert_eq!(
         quota(LARGEST + 1),
-        "constraints[9].units.n/cpu-0: 9007199254740993 is above 2^53; use a smaller number or a coarser unit"
+        "constraints[10].units.n/cpu-0: 9007199254740993 is above 2^53; use a smaller number or a coarser unit"
     );
     assert!(quota(1 << 63).starts_with("constraints[9].units.n/cpu-0: 9223372036854775808 is above 2^53"));
     assert_eq!(quota(1), "accepted");
