@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::{PodSpec, ResourceQuota};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
 use crate::Index;
@@ -66,8 +67,12 @@ fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str
     let prefers_spread = spreads.into_iter().any(|of| of.when_unsatisfiable == "ScheduleAnyway");
     let may_preempt = match priority_of(index, spec) {
         Some(priority) => priority.preempts() && lowest.is_some_and(|lowest| lowest < priority.value),
-        // The class cannot be read.
-        None => named_class(spec).is_some() && spec.preemption_policy.as_deref() != Some("Never"),
+        // The class cannot be read; one that does not exist is an obstacle.
+        None => {
+            index.scheduling.is_unknown::<PriorityClass>()
+                && named_class(spec).is_some()
+                && spec.preemption_policy.as_deref() != Some("Never")
+        }
     };
     let names_actor = {
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();

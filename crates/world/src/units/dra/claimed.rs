@@ -66,12 +66,16 @@ pub(crate) fn note_devices_of_several_nodes(index: &Index, pool: &DevicePool, re
     let selected: Vec<_> = all.filter(is_selected).collect();
     if let Some(first) = selected.first() {
         let note = format!(
-            "{} devices, the first is {}, are of several nodes (allNodes or nodeSelector) and are no units",
-            selected.len(),
-            first.key
+            "{} of several nodes (allNodes or nodeSelector) and cannot be used as units",
+            devices_are(selected.len(), &first.key)
         );
         report.add_note("MultiNodeDevices", note);
     }
+}
+
+/// The beginning of a sentence about so many devices.
+fn devices_are(count: usize, first: &DeviceKey) -> String {
+    if count == 1 { format!("{first} is") } else { format!("{count} devices, the first is {first}, are") }
 }
 
 impl PoolOnNode<'_> {
@@ -191,11 +195,10 @@ impl PoolOnNode<'_> {
     fn note_shared(&self, shared: &[&SliceDevice], report: &mut PoolReport) {
         let Some(first) = shared.first() else { return };
         let note = format!(
-            "{}: {} devices, the first is {}, may be allocated to several claims (allowMultipleAllocations) and are no units; \
-             exclude them by resource.dra.selectors",
+            "{}: {} open to several claims (allowMultipleAllocations) and cannot be used as units; exclude such devices by \
+             resource.dra.selectors",
             self.node.name,
-            shared.len(),
-            first.key
+            devices_are(shared.len(), &first.key)
         );
         report.add_note("SharedDevices", note);
     }

@@ -205,8 +205,8 @@ fn devices_that_the_scheduler_does_not_allocate_are_reported() {
         ),
         (
             vec![whole.replace("nodeName: n0", "allNodes: true")],
-            "pool p note MultiNodeDevices: 1 devices, the first is gpu.example.com/n0/a, are of several nodes (allNodes or \
-             nodeSelector) and are no units\npool p not ready: Empty",
+            "pool p note MultiNodeDevices: gpu.example.com/n0/a is of several nodes (allNodes or nodeSelector) and cannot be used as \
+             units\npool p not ready: Empty",
         ),
     ] {
         assert_eq!(of(&given(&slices)), expected);
