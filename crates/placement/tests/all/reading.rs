@@ -455,7 +455,7 @@ fn amounts_of_quotas_are_in_range() {
         quota(LARGEST + 1),
         "constraints[10].units.n/cpu-0: 9007199254740993 is above 2^53; use a smaller number or a coarser unit"
     );
-    assert!(quota(1 << 63).starts_with("constraints[9].units.n/cpu-0: 9223372036854775808 is above 2^53"));
+    assert!(quota(1 << 63).starts_with("constraints[10].units.n/cpu-0: 9223372036854775808 is above 2^53"));
     assert_eq!(quota(1), "accepted");
     let alone = json!({"version": 1, "exchangeCost": {"otherKind": 1}, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": 1}], "constraints": [
         {"type": "quota", "actors": [], "max": 1, "units": {"u": 1_u64 << 63}}]});
