@@ -13,9 +13,11 @@ use crate::installed::{Env, read};
 
 const CLASS: &str = "WORLD-large";
 
-/// Devices of a node for claims; the claim of `worker` requests a large one, which plans do not model.
-fn slice(node: &str, size: i32) -> Value {
-    let device = json!({"name": "d", "attributes": {"size": {"int": size}}});
+/// Devices of a node for the claim of `worker`. Plans do not model the taints of devices that templates claim.
+fn slice(node: &str, is_tainted: bool) -> Value {
+    let taint = json!({"key": "refused-move.example.com/broken", "effect": "NoSchedule"});
+    let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
+    let device = json!({"name": "d", "attributes": {"size": {"int": 2}}, "taints": taints});
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": {
         "driver": "refused-move.example.com", "nodeName": node,
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": [device]}})
@@ -51,8 +53,8 @@ fn manifests() -> String {
         node("WORLD-n2"),
         class,
         template,
-        slice("WORLD-n1", 1),
-        slice("WORLD-n2", 2),
+        slice("WORLD-n1", true),
+        slice("WORLD-n2", false),
         application("WORLD-n2", 1000),
     ];
     objects.map(|object| object.to_string()).join("\n---\n")
@@ -123,10 +125,9 @@ async fn a_refused_move_is_not_repeated_until_its_cause_changes() {
     }
     assert_eq!(pods().await, 3, "no second attempt");
 
-    // The node gets a large device, and a label for it.
-    let large = slice(refusing, 2);
-    env.apply(&large).await;
-    let label = json!({"metadata": {"labels": {"device": "large"}}});
+    // The device of the node is repaired, and the node labelled.
+    env.apply(&slice(refusing, false)).await;
+    let label = json!({"metadata": {"labels": {"device": "repaired"}}});
     let nodes: Api<Node> = Api::all(env.client.clone());
     nodes.patch(refusing, &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
     replan(&env, refusing, 5000).await;
