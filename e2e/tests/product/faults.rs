@@ -164,43 +164,46 @@ async fn the_actors_of_a_deleted_node_start_elsewhere() {
 async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     let mut env = TestEnv::new("refused", ["quiet", "left"].map(SimulatedNode::new), [cpus()]).await;
     let bystander = bystander(&env).await;
-    // the driver reports the capacity of its storage, and has none
-    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "full.example.com"},
-        "spec": {"storageCapacity": true}});
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "full"},
-        "provisioner": "full.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
-    for object in [driver, class] {
+    // plans do not model the taints of devices that templates claim
+    let slice = |node: &str, is_tainted: bool| {
+        let taint = json!({"key": "refused.example.com/broken", "effect": "NoSchedule"});
+        let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("refused-{node}")},
+            "spec": {"driver": "refused.example.com", "nodeName": node, "devices": [{"name": "d", "taints": taints}],
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}})
+    };
+    let selector = json!({"cel": {"expression": "device.driver == 'refused.example.com'"}});
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "refused"},
+        "spec": {"selectors": [selector]}});
+    for object in [class, slice("quiet", true), slice("left", true)] {
         cluster().kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
     }
-    let size = json!({"storage": "1Gi"});
-    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteMany"], "storageClassName": "full", "resources": {"requests": size}}});
-    env.apply(&claim).await;
+    let request = json!({"name": "d", "exactly": {"deviceClassName": "refused"}});
+    env.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "device"},
+        "spec": {"spec": {"devices": {"requests": [request]}}}}))
+        .await;
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
-    manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"]["volumes"] =
-        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let spec = &mut manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"];
+    spec["resourceClaims"] = json!([{"name": "device", "resourceClaimTemplateName": "device"}]);
+    spec["containers"][0]["resources"]["claims"] = json!([{"name": "device"}]);
     let history = env.watch_pods().await;
     env.apply(&manifest).await;
     let note = env.wait_event("app", "Refused", "a-0 on ").await;
-    assert!(note.contains("enough free storage"), "{note}");
+    assert!(note.contains("cannot allocate all claims"), "{note}");
     env.wait_until("app", |state| {
         let status = state.decision.as_ref().and_then(|decision| decision.status.as_ref());
         let refusals = status.map(|status| status.refusals.as_slice()).unwrap_or_default();
         ensure!(!refusals.is_empty(), "no refusal");
         ensure!(
-            refusals.iter().all(|refusal| refusal.reason.contains("enough free storage")),
+            refusals.iter().all(|refusal| refusal.reason.contains("cannot allocate all claims")),
             "{refusals:?}"
         );
         Ok(())
     })
     .await;
     assert!(!history.wait_synced().await.unschedulable().is_empty(), "the scheduler refused a pod");
-    // a node with a volume
-    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "of-right"}, "spec": {
-        "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "full", "hostPath": {"path": "/data"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["right"]}]}]}}}});
-    cluster().kubectl_with(["apply", "-f-"], &volume.to_string()).await.unwrap();
+    // a node whose device works
+    cluster().kubectl_with(["apply", "-f-"], &slice("right", false).to_string()).await.unwrap();
     env.nodes.add(SimulatedNode::new("right")).await.unwrap();
     env.wait_reconciled("app", |state| {
         state.all_placed()?;
@@ -208,6 +211,8 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
         Ok(())
     })
     .await;
+    let slices = ["quiet", "left", "right"].map(|node| format!("resourceslice/refused-{node}"));
+    cluster().kubectl(["delete", &slices[0], &slices[1], &slices[2]]).await.unwrap();
     unaffected(&env, &bystander).await;
 }
 
