@@ -4,7 +4,7 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, gpus, unanswered};
 use crate::foreign_objects::{OPERATOR_USER, decision, is_refused};
@@ -211,8 +211,8 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
         Ok(())
     })
     .await;
-    let slices = ["quiet", "left", "right"].map(|node| format!("resourceslice/refused-{node}"));
-    cluster().kubectl(["delete", &slices[0], &slices[1], &slices[2]]).await.unwrap();
+    let slices = ["resourceslice/refused-quiet", "resourceslice/refused-left", "resourceslice/refused-right"];
+    cluster().kubectl([&["delete"], &slices[..]].concat()).await.unwrap();
     unaffected(&env, &bystander).await;
 }
 
