@@ -74,6 +74,8 @@ fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str
                 && spec.preemption_policy.as_deref() != Some("Never")
         }
     };
+    let needs_feature = spec.host_network == Some(true) && spec.host_users == Some(false)
+        || serde_json::to_string(&spec.containers).unwrap_or_default().contains("\"RestartAllContainers\"");
     let names_actor = {
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();
         text.contains(&format!("\"{}\"", crds::labels::ACTOR))
@@ -88,6 +90,7 @@ fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str
         (prefers_spread, "topology spread with ScheduleAnyway"),
         (may_preempt, "preemption of pods with a lower priority"),
         (needs_device, "the device of a resource claim"),
+        (needs_feature, "features that nodes declare"),
         (names_actor, "selectors by the label of a single actor"),
     ]
     .into_iter()
