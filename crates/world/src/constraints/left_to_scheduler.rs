@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crds::ActorApplication;
-use k8s_openapi::api::core::v1::{PodSpec, ResourceQuota};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceQuota};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
@@ -46,6 +46,11 @@ fn left_of_quota(quota: &ResourceQuota) -> Vec<String> {
     left.map(|counted| format!("ResourceQuota {name}: the sum of {counted}")).collect()
 }
 
+/// Whether its exit may restart the whole pod, which only some nodes can do.
+fn restarts_all_containers(container: &Container) -> bool {
+    container.restart_policy_rules.iter().flatten().any(|rule| rule.action == "RestartAllContainers")
+}
+
 /// `lowest` is the lowest priority of a running pod.
 fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str> {
     let affinity = spec.affinity.as_ref();
@@ -75,7 +80,7 @@ fn rules(index: &Index, lowest: Option<i32>, spec: &PodSpec) -> Vec<&'static str
         }
     };
     let needs_feature = spec.host_network == Some(true) && spec.host_users == Some(false)
-        || serde_json::to_string(&spec.containers).unwrap_or_default().contains("\"RestartAllContainers\"");
+        || spec.init_containers.iter().flatten().chain(&spec.containers).any(restarts_all_containers);
     let names_actor = {
         let text = serde_json::to_string(&(affinity, &spec.topology_spread_constraints)).unwrap_or_default();
         text.contains(&format!("\"{}\"", crds::labels::ACTOR))

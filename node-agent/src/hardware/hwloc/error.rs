@@ -27,7 +27,7 @@ pub enum Error {
         /// Its memory.
         bytes: u64,
     },
-    /// Two devices cannot be told apart.
+    /// Two devices have one address.
     #[error("two PCI devices have the address {0}: each needs its own")]
     Address(String),
 }

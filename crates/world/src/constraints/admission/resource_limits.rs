@@ -130,13 +130,12 @@ fn item_obstacle(name: &str, item: &LimitRangeItem, spec: &PodSpec) -> Option<St
 }
 
 /// What violates a minimum, a maximum or the ratio of limit to request.
-fn bounds_problem(item: &LimitRangeItem, requests: &Quantities, limits: &Quantities) -> Option<String> {
-    let each = |bounds: &'static str| {
-        let bounds = match bounds {
-            "min" => &item.min,
-            "max" => &item.max,
-            _ => &item.max_limit_request_ratio,
-        };
+fn bounds_problem<'a>(
+    item: &'a LimitRangeItem,
+    requests: &'a Quantities,
+    limits: &'a Quantities,
+) -> Option<String> {
+    let each = |bounds: &'a Option<Amounts>| {
         // The device that the pool adds is not in the template.
         let is_known = |resource: &String| {
             !resource.contains('/') || requests.contains_key(resource) || limits.contains_key(resource)
@@ -153,17 +152,18 @@ fn bounds_problem(item: &LimitRangeItem, requests: &Quantities, limits: &Quantit
             },
         )
     };
-    let minimum = each("min").find_map(|(resource, text, least, request, limit)| match (request, limit) {
-        (None, _) => Some(format!("needs a request of {resource}, at least {text}")),
-        (Some(request), _) if *request < least => {
-            Some(format!("requests less {resource} than the minimum of {text}"))
-        }
-        (_, Some(limit)) if *limit < least => {
-            Some(format!("has a limit of {resource} below the minimum of {text}"))
-        }
-        _ => None,
-    });
-    let maximum = each("max").find_map(|(resource, text, most, request, limit)| match (request, limit) {
+    let minimum =
+        each(&item.min).find_map(|(resource, text, least, request, limit)| match (request, limit) {
+            (None, _) => Some(format!("needs a request of {resource}, at least {text}")),
+            (Some(request), _) if *request < least => {
+                Some(format!("requests less {resource} than the minimum of {text}"))
+            }
+            (_, Some(limit)) if *limit < least => {
+                Some(format!("has a limit of {resource} below the minimum of {text}"))
+            }
+            _ => None,
+        });
+    let maximum = each(&item.max).find_map(|(resource, text, most, request, limit)| match (request, limit) {
         (_, None) => Some(format!("needs a limit of {resource}, at most {text}")),
         (_, Some(limit)) if *limit > most => {
             Some(format!("has a limit of {resource} above the maximum of {text}"))
@@ -174,7 +174,7 @@ fn bounds_problem(item: &LimitRangeItem, requests: &Quantities, limits: &Quantit
         _ => None,
     });
     let ratio = || {
-        each("ratio").find_map(|(resource, text, most, request, limit)| {
+        each(&item.max_limit_request_ratio).find_map(|(resource, text, most, request, limit)| {
             let given = |amount: Option<&Exact>| amount.copied().filter(|amount| *amount > Exact::default());
             match (given(request), given(limit)) {
                 (Some(request), Some(limit)) => (limit / request > most)

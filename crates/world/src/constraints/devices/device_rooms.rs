@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
-use placement::file::{Constraint, Domain, Join};
+use placement::file::{Constraint, Domain};
 
 use crate::constraints::devices::claimable_devices::ClaimableDevices;
 use crate::constraints::devices::device_requests::{DeviceNeed, PodRequest, Selection, device_requests};
 use crate::constraints::pods::pod_templates::PodRules;
-use crate::constraints::volumes::static_volumes::overlapping;
+use crate::constraints::volumes::static_volumes::{overlapping, share_one_domain};
 use crate::constraints::volumes::volume_rooms::{Need, Room, limit_rooms};
 use crate::index::names::Name;
 
@@ -95,22 +95,10 @@ fn shared_claims(
             others: nodes.iter().map(|node| uses_claim(node)).sum(),
         };
         let domains: Vec<Domain> = overlapping(nodes).iter().map(domain).collect();
-        let is_shared = actors.len() > 1 || domains.iter().any(|domain| domain.others > 0);
-        let is_split = domains.len() > 1;
-        let actors: Vec<String> = actors.into_iter().collect();
-        let rule = Constraint::Peers {
-            peers: actors.clone(),
-            actors,
-            domains,
-            max: None,
-            skew: None,
-            join: Some(Join::First),
-            reason: Some(format!("the devices of ResourceClaim {} are usable only on some nodes", claim.1)),
-        };
+        let reason = format!("the devices of ResourceClaim {} are usable only on some nodes", claim.1);
+        let rule = share_one_domain(actors, domains, reason);
         // Requests of one claim often select devices of the same nodes.
-        if is_shared && is_split && !rules.contains(&rule) {
-            rules.push(rule);
-        }
+        rules.extend(rule.filter(|rule| !rules.contains(rule)));
     }
     rules
 }

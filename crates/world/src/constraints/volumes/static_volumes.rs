@@ -179,6 +179,25 @@ pub(crate) fn overlapping<'a>(sets: impl Iterator<Item = Names<'a>>) -> Vec<Name
     unions
 }
 
+/// Places all actors that share something in one of the domains where it can be used; nothing if there is no choice, or one user.
+pub(crate) fn share_one_domain(
+    actors: BTreeSet<String>,
+    domains: Vec<Domain>,
+    reason: String,
+) -> Option<Constraint> {
+    let is_shared = actors.len() > 1 || domains.iter().any(|domain| domain.others > 0);
+    let actors: Vec<String> = actors.into_iter().collect();
+    (is_shared && domains.len() > 1).then(|| Constraint::Peers {
+        peers: actors.clone(),
+        actors,
+        domains,
+        max: None,
+        skew: None,
+        join: Some(Join::First),
+        reason: Some(reason),
+    })
+}
+
 /// The first pod of a claim chooses its volume, so all its actors are placed where one volume can be used.
 fn shared_claims(
     of: &PodRules,
@@ -209,17 +228,8 @@ fn shared_claims(
             }
         };
         let domains: Vec<Domain> = unions.iter().map(domain).collect();
-        let is_shared = actors.len() > 1 || domains.iter().any(|domain| domain.others > 0);
-        let actors: Vec<String> = actors.into_iter().collect();
-        (is_shared && domains.len() > 1).then(|| Constraint::Peers {
-            peers: actors.clone(),
-            actors,
-            domains,
-            max: None,
-            skew: None,
-            join: Some(Join::First),
-            reason: Some(format!("claim {} gets one volume, which is available only on some nodes", key.1)),
-        })
+        let reason = format!("claim {} gets one volume, which is available only on some nodes", key.1);
+        share_one_domain(actors, domains, reason)
     };
     users.into_iter().filter_map(rule).collect()
 }

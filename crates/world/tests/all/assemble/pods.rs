@@ -328,6 +328,16 @@ fn rules_that_are_not_modelled_are_named() {
     };
     assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
     assert_eq!(left(CONTAINER), "");
+    let features = "a: features that nodes declare";
+    assert_eq!(left("hostNetwork: true, hostUsers: false, containers: [{name: c}]"), features);
+    assert_eq!(left("hostNetwork: true, containers: [{name: c}]"), "");
+    let restarts = |action: &str| {
+        format!(
+            "containers: [{{name: c, restartPolicyRules: [{{action: {action}, exitCodes: {{operator: In, values: [3]}}}}]}}]"
+        )
+    };
+    assert_eq!(left(&restarts("RestartAllContainers")), features);
+    assert_eq!(left(&restarts("Restart")), "");
     let quota = |spec: &str| {
         let quota = format!(
             "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: q, namespace: ns}}, spec: {{{spec}}}}}"
