@@ -29,11 +29,12 @@ impl Table {
             let cells = self.rows.iter().map(|row| row[column].0.chars().count());
             cells.chain([self.headings[column].len()]).max().unwrap_or(0)
         };
+        let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
         let line = |cell: &dyn Fn(usize) -> (String, Tone)| {
             let mut line = String::new();
             for (position, &column) in shown.iter().enumerate() {
                 let (text, tone) = cell(column);
-                let missing = width(column) - text.chars().count();
+                let missing = widths[column] - text.chars().count();
                 line += &style.paint(tone, &text);
                 if position + 1 < shown.len() {
                     line += &" ".repeat(missing + 2);
