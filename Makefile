@@ -121,6 +121,7 @@ HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
 HOW_MUCH_beside := --runs 1
 SCHEDULED := CAIRN_WORLDS=4 CAIRN_DEVICE_WORLDS=2
 SURPLUS := CAIRN_SURPLUS_ROUNDS=6
+LARGE := CAIRN_LARGE_ACTORS=60 CAIRN_LARGE_NODES=8
 STILL := CAIRN_STILL_APPLICATIONS=2 CAIRN_STILL_WINDOWS=8
 KILLED := CAIRN_MOVE_KILLS=2
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
@@ -159,6 +160,7 @@ BEST := examples/instances/best-known.json
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 SCHEDULED := CAIRN_WORLDS=200 CAIRN_DEVICE_WORLDS=50
 SURPLUS := CAIRN_SURPLUS_ROUNDS=1500
+LARGE := CAIRN_LARGE_ACTORS=1000 CAIRN_LARGE_NODES=200
 STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=360 CAIRN_STILL_SECONDS=10
 KILLED := CAIRN_MOVE_KILLS=200
 SEEDS := 1,2,3
@@ -223,15 +225,20 @@ OLDER := HEAD^
 $(DONE)/scheduler: | bench-programs
 	$(call say,operator: plans against kube-scheduler)
 	@$(SCHEDULED) cargo test --locked --workspace --test scheduler random -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
+	@$(LARGE) cargo test --locked --workspace --test scheduler large -- --nocapture > $@.large.log 2>&1 || { tail -40 $@.large.log; exit 1; }
 	@$(SURPLUS) cargo test --locked --workspace --test scheduler surplus -- --nocapture > $@.surplus.log 2>&1 || { tail -40 $@.surplus.log; exit 1; }
 	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: a plan holds for every order in which its pods are created, so that an actor\nmay wait until others run whose topology spread counts it.\n\n'; \
 		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.log; \
 		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \
+		printf '\nOne application whose groups all have required anti-affinity over hosts and spread over zones. Costs are the first two levels of the policy\n`throughput`; kube-scheduler places the same pods without a plan. The pods of the plan bind at the first try.\n\n'; \
+		printf '| actors and nodes | placement by | placed | overload | communication | time of the plan |\n|---|---|---:|---:|---:|---:|\n'; \
+		grep '^| ' $@.large.log; \
 		printf '\nActors with required anti-affinity over hosts, more of them than nodes, while foreign pods come and go. A repeated or unschedulable pod fails the run.\n\n'; \
 		printf '| actors | nodes, each with one of them | foreign pods | minutes | evictions |\n|---:|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.surplus.log; \
 		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; \
+		printf '    %s cargo test --workspace --test scheduler large -- --nocapture\n' '$(LARGE)'; \
 		printf '    %s cargo test --workspace --test scheduler surplus -- --nocapture\n' '$(SURPLUS)'; } > $(RESULTS)/scheduler.md
 	$(done)
 

@@ -1,6 +1,7 @@
 //! Plans against kube-scheduler: what Cairn places binds, and what it leaves out is refused by every node.
 //!
 //! - [`random`] plans random worlds offline, recreates them on a control plane and compares.
+//! - [`large`] compares a large plan with kube-scheduler's own placement.
 //! - [`manifests`] runs the installed operator on fixed worlds; [`operator`] checks that it does not evict for a place that is
 //!   refused, and [`refused_move`] that a refused move is repeated only after its cause changed.
 
@@ -9,6 +10,7 @@
 mod dra;
 mod draw;
 mod installed;
+mod large;
 mod manifests;
 mod operator;
 mod plan;

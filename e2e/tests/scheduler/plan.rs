@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{keeper, product::tree};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Where the actors of one application are placed, by short name.
 #[derive(Clone, Debug, Default)]
@@ -19,9 +19,55 @@ pub struct Plan {
     pub unplaced: BTreeMap<String, Vec<String>>,
 }
 
-/// Runs `kubectl-cairn plan -f WORLD` and returns its output as well.
+/// What a plan costs.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// Overload, and communication plus migration: the first two levels of the policy.
+    pub levels: [i64; 2],
+    /// The time of the search.
+    pub seconds: f64,
+}
+
+impl Cost {
+    /// Reads the JSON output of a plan.
+    pub fn of(text: &str) -> Result<Self> {
+        let json: Value = serde_json::from_str(text).context("the plan is no JSON")?;
+        let (plan, objective) = (planned(&json), &planned(&json)["objective"]);
+        let value = |name: &str| objective[name].as_i64().with_context(|| format!("the plan has no {name}"));
+        let levels = [value("overload")?, value("communication")? + value("migration")?];
+        Ok(Self { levels, seconds: plan["seconds"].as_f64().context("the plan has no seconds")? })
+    }
+}
+
+/// What it costs if exactly these actors, by short name, run on these nodes: their plan has no choice.
+pub async fn cost_of(world: &Path, nodes: &BTreeMap<String, String>) -> Result<Cost> {
+    let (_, snapshot) = run_world(world, &[], "snapshot").await?;
+    let mut snapshot: Value = serde_json::from_str(&snapshot).context("the snapshot is no JSON")?;
+    let list = |name: &str| snapshot[name].as_array().with_context(|| format!("the snapshot has no {name}"));
+    let units = list("units")?.iter().map(|unit| (unit["node"].clone(), unit["id"].clone()));
+    let units: Vec<(Value, Value)> = units.collect();
+    let pin = |actor: &Value| {
+        let node = nodes.get(&short(actor["id"].as_str()?))?;
+        let (_, unit) = units.iter().find(|(at, _)| at == node)?;
+        Some(json!({"type": "pin", "actor": actor["id"], "unit": unit}))
+    };
+    let pins: Vec<Value> = list("actors")?.iter().filter_map(pin).collect();
+    snapshot["constraints"].as_array_mut().context("the snapshot has no constraints")?.extend(pins);
+    let file = world.with_extension("pinned.json");
+    std::fs::write(&file, snapshot.to_string()).context("cannot write the snapshot")?;
+    let (_, text) = run(&["--snapshot".as_ref(), file.as_os_str()], "json").await?;
+    std::fs::remove_file(&file).context("cannot delete the snapshot")?;
+    Cost::of(&text)
+}
+
+/// As [`plan_with`], without further arguments.
 pub async fn plan(world: &Path) -> Result<(Plan, String)> {
-    let (code, text) = run_world(world, "json").await?;
+    plan_with(world, &[]).await
+}
+
+/// Runs `kubectl-cairn plan -f WORLD` with further arguments, and returns its output as well.
+pub async fn plan_with(world: &Path, arguments: &[&str]) -> Result<(Plan, String)> {
+    let (code, text) = run_world(world, arguments, "json").await?;
     let json: Value = serde_json::from_str(&text).context("the plan is no JSON")?;
     let node = |unit: &Value| unit.as_str().and_then(|unit| Some(unit.split_once('/')?.0.to_owned()));
     let json = planned(&json);
@@ -40,7 +86,7 @@ pub async fn plan(world: &Path) -> Result<(Plan, String)> {
 
 /// The actors that a plan of the same world places once those of an earlier plan run; `text` is the output of that.
 pub async fn placed_later(world: &Path, text: &str) -> Result<BTreeSet<String>> {
-    let (_, snapshot) = run_world(world, "snapshot").await?;
+    let (_, snapshot) = run_world(world, &[], "snapshot").await?;
     let mut snapshot: Value = serde_json::from_str(&snapshot).context("the snapshot is no JSON")?;
     let placed = assignments(text)?;
     for actor in snapshot["actors"].as_array_mut().context("the snapshot has no actors")? {
@@ -50,7 +96,7 @@ pub async fn placed_later(world: &Path, text: &str) -> Result<BTreeSet<String>> 
     }
     let file = world.with_extension("running.json");
     std::fs::write(&file, snapshot.to_string()).context("cannot write the snapshot")?;
-    let (_, later) = run(["--snapshot".as_ref(), file.as_os_str()], "json").await?;
+    let (_, later) = run(&["--snapshot".as_ref(), file.as_os_str()], "json").await?;
     std::fs::remove_file(&file).context("cannot delete the snapshot")?;
     Ok(assignments(&later)?.keys().map(|actor| short(actor)).collect())
 }
@@ -71,13 +117,15 @@ fn short(id: &str) -> String {
 }
 
 /// Plans a world under the policy of the tests.
-async fn run_world(world: &Path, format: &str) -> Result<(Option<i32>, String)> {
+async fn run_world(world: &Path, arguments: &[&str], format: &str) -> Result<(Option<i32>, String)> {
     let policy = tree("policies/throughput.yaml");
-    run(["-f".as_ref(), world.as_os_str(), "-f".as_ref(), policy.as_os_str()], format).await
+    let files: [&OsStr; 4] = ["-f".as_ref(), world.as_os_str(), "-f".as_ref(), policy.as_os_str()];
+    let arguments = arguments.iter().map(|argument| OsStr::new(*argument));
+    run(&files.into_iter().chain(arguments).collect::<Vec<_>>(), format).await
 }
 
 /// Runs `kubectl-cairn plan` with these arguments and this output format, and returns its exit status and output.
-async fn run<const N: usize>(arguments: [&OsStr; N], format: &str) -> Result<(Option<i32>, String)> {
+async fn run(arguments: &[&OsStr], format: &str) -> Result<(Option<i32>, String)> {
     let mut command = tokio::process::Command::new(keeper::built("kubectl-cairn")?);
     command.arg("plan").args(arguments).args(["-o", format]);
     let output = command.env("KUBECONFIG", "/does/not/exist").kill_on_drop(true).output().await;

@@ -136,6 +136,27 @@ impl<'a> Trial<'a> {
         Ok(differences)
     }
 
+    /// Where kube-scheduler binds the pods of all actors if nothing pins them; they are deleted afterwards.
+    pub async fn unpinned(&self, plan: &Plan) -> Result<BTreeMap<String, String>> {
+        let actors = plan.placed.keys().chain(plan.unplaced.keys());
+        let pods = collect(actors.map(|actor| (actor.clone(), pod(self.world, actor, None))))?;
+        self.create(&pods, UNPINNED).await?;
+        let verdicts = self.verdicts(&pods, UNPINNED).await?;
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.api().delete_collection(&now, &ListParams::default()).await?;
+        let gone = wait::until(TIMEOUT, async || {
+            let left = self.api().list_metadata(&ListParams::default()).await?.items.len();
+            ensure!(left == 0, "{left} are there");
+            anyhow::Ok(())
+        });
+        gone.await.map_err(|seen| anyhow!("the pods are not deleted: {seen}"))?;
+        let bound = verdicts.into_iter().filter_map(|(actor, verdict)| match verdict {
+            Verdict::Bound(node) => Some((actor, node)),
+            Verdict::Refused(_) => None,
+        });
+        Ok(bound.collect())
+    }
+
     /// Creates the pods of unplaced actors without a node.
     async fn try_unplaced(&self, plan: &Plan) -> Result<Vec<Difference>> {
         let pods = plan.unplaced.keys().map(|actor| (actor.clone(), pod(self.world, actor, None)));
