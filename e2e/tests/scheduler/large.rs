@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// The size in `make test`.
-const ACTORS: usize = 60;
-const NODES: usize = 8;
+const ACTORS: u64 = 60;
+const NODES: u64 = 8;
 const ZONES: usize = 4;
 
 #[tokio::test]
 async fn a_large_plan_is_no_worse_than_greedy_and_kube_scheduler() {
-    let (actors, nodes) =
-        (size("CAIRN_LARGE_ACTORS", ACTORS).unwrap(), size("CAIRN_LARGE_NODES", NODES).unwrap());
+    let sizes = [("CAIRN_LARGE_ACTORS", ACTORS), ("CAIRN_LARGE_NODES", NODES)];
+    let [actors, nodes] = sizes.map(|(name, short)| usize::try_from(size(name, short).unwrap()).unwrap());
     let cluster = Cluster::shared();
     let client = cluster.client().await.unwrap();
     let world = world(actors, nodes);
