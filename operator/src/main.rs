@@ -17,7 +17,6 @@ mod runtime;
 mod status;
 mod watch;
 
-use std::collections::HashMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,9 +48,9 @@ use crate::plan::judged;
 use crate::plan::kept_policies;
 use crate::plan::load;
 use crate::plan::load_report;
+use crate::plan::planner;
 use crate::plan::planning;
 use crate::plan::planning::{plan, settle};
-use crate::plan::plans;
 use crate::plan::policies;
 use crate::plan::searches;
 use crate::queue::retries;
@@ -176,8 +175,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics: metrics.clone(),
         liveness: liveness.clone(),
     };
-    let (searches, settles) = searches::Searches::new();
-    let (plans, (to_plan, planned)) = plans::Plans::new();
+    let (planner, planner::Receivers { to_plan, settles, planned }) = planner::Planner::new();
     let context = Arc::new(Context {
         caches: caches.clone(),
         owned_resources,
@@ -191,7 +189,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         snapshot_permits: Semaphore::new(config.planning.slots()),
         reconcile_permits: Semaphore::new(config.planning.slots()),
         plan_locks: searches::PlanLocks::default(),
-        plans,
+        planner,
         plan_backoff: retries::Retries::default(),
         reconcile_backoff: retries::Retries::default(),
         slow_commits: slow::SlowCommits::default(),
@@ -200,8 +198,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         expectations: throttle::Expectations::default(),
         load_reports: load_report::LoadReports::default(),
         moves: MoveTracker::default(),
-        searches,
-        last_planned: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
         uids: uid_tracker::UidTracker::default(),
         back_offs: std::sync::Mutex::default(),

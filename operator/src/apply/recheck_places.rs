@@ -41,7 +41,7 @@ pub async fn recheck(
         ctx.caches.recheck().add([key]);
         return Ok(None);
     }
-    ctx.set_infeasible(&key, application.metadata.generation, &recheck);
+    ctx.planner.set_infeasible(&key, application.metadata.generation, &recheck);
     if !recheck.is_subset(known) {
         ctx.enqueue_replan(&key);
     }

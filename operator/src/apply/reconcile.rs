@@ -82,7 +82,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     enqueue_if_due(&key, ctx);
     let mut failures = Failures::default();
     let not_adopted = adopt(application, &key, ctx, &mut failures).await?;
-    let (said, again) = ctx.plans.last(&key);
+    let (said, again) = ctx.planner.last(&key);
     let is_planned = said.is_some();
     let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
     if let Some(load) = ctx.load_reports.get(&key) {
@@ -99,13 +99,13 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
         let now = micro_time(Timestamp::now());
         outcome.judged = outcome_to_record(decision, outcome.judged.take(), now);
     }
-    let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
+    let is_pending = ctx.planner.is_pending(&key);
     if outcome.decision.is_none() && is_pending {
         // Nothing to apply or report before the first plan, which requeues it.
         return failures.or(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     if !is_pending && outcome.failure.is_none() {
-        outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
+        outcome.infeasible = ctx.planner.infeasible(&key, application.metadata.generation);
     }
     let is_known = outcome.infeasible.is_some();
     let mut refusals = ctx.active_refusals(&key, outcome.decision.as_ref());
@@ -137,10 +137,10 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     } else {
         let reported = report(application, &key, ctx, &outcome, &refusals).await?;
         outcome.requeue_at = reported.requeue_at.into_iter().chain(outcome.requeue_at).min();
-        ctx.plans.clear_moved(&key);
+        ctx.planner.set_moved(&key, false);
         ctx.status_throttle.reported(&key, moment(), reported.written);
     }
-    let second_look = ctx.second_look(&key);
+    let second_look = ctx.planner.resume_search(&key);
     let longest = control::requeue_after(moment(), &refusals, second_look, outcome.failure.is_some());
     failures.or(Some(requeue_after(&outcome, longest)))
 }

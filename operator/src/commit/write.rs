@@ -142,7 +142,7 @@ pub fn record_committed(
     }
     now.facts.pressure = control::pressure(&world.snapshot, &plan.assignment);
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.pressure);
-    ctx.set_last_planned(key, now);
+    ctx.planner.set_last_planned(key, Some(now));
 }
 
 #[cfg(test)]

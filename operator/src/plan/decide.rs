@@ -63,7 +63,7 @@ async fn decide_under(
     dirty: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
-    let known = ctx.last_planned(key);
+    let known = ctx.planner.last_planned(key);
     let before = known.clone().unwrap_or_default();
     let generation = application.metadata.generation;
     outcome.notes.clone_from(&before.notes);
@@ -74,7 +74,7 @@ async fn decide_under(
     // Keeps the mark for a later run.
     let keep_mark = || dirty.then(|| ctx.caches.mark_dirty(key));
     let mut attempt = 0;
-    match ctx.searches.take(key, &Manifest::of(application)) {
+    match ctx.planner.take_search(key, &Manifest::of(application)) {
         // Runtime requests do not wait for a running search.
         Search::Running { .. } if only_requests => outcome.searching = true,
         Search::Running { .. } => {
@@ -196,7 +196,7 @@ async fn keep_decision(
     // The search resumes postponed if the snapshot has changed.
     now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
     ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
-    ctx.set_last_planned(key, now);
+    ctx.planner.set_last_planned(key, Some(now));
     Ok(())
 }
 
@@ -225,7 +225,7 @@ fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx:
     };
     let ahead: Vec<ApplicationKey> = triggers.with_unplaced_actors().into_iter().filter(is_ahead).collect();
     let now = moment();
-    let is_about = |key: &ApplicationKey| ctx.searches.has(key) || ctx.plans.is_imminent(key, now);
+    let is_about = |key: &ApplicationKey| ctx.planner.is_imminent(key, now);
     triggers.yields_to_priority(key, ahead.into_iter(), is_about, now)
 }
 
@@ -234,7 +234,7 @@ impl LastPlanned {
     fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
         if let Some(look) = self.facts.resume_search.as_mut().filter(|look| look.is_due(moment())) {
             *look = look.postponed(moment());
-            ctx.set_last_planned(key, self);
+            ctx.planner.set_last_planned(key, Some(self));
         }
     }
 }
@@ -255,13 +255,13 @@ struct SearchRequest {
 fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, request: SearchRequest) {
     let stop = Arc::new(AtomicBool::new(false));
     let manifest = Manifest::of(&request.application);
-    ctx.searches.put(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
+    ctx.planner.set_search(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
         let SearchRequest { policy, application, world, mut look, again, attempt } = request;
         let rank = Rank::of(&application, &ctx.caches.index()).background(why.is_background());
         let number = again.map_or(0, |look| look.attempt);
-        let others = Arc::new(ctx.searches.time_share(why));
+        let others = Arc::new(ctx.planner.time_share(why));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {
             (slot, world)
         } else {
@@ -281,7 +281,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
         };
         let plan = catch_panic(plan).await;
         let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
-        ctx.searches.finish(
+        ctx.planner.finish_search(
             key,
             SearchResult { manifest, why, policy, basis: look, resume: again, attempt, yielded, plan, slot },
         );
@@ -335,7 +335,7 @@ async fn commit_or_keep(
     if matches!(committed, Err(Error::Overtaken))
         && let Some(kept) = kept
     {
-        ctx.searches.put(key, Search::Done(Box::new(kept)));
+        ctx.planner.set_search(key, Search::Done(Box::new(kept)));
     }
     if dirty && committed.as_ref().map_or_else(Error::is_reported, |is_done| *is_done) {
         ctx.caches.mark_dirty(key);
@@ -362,7 +362,7 @@ async fn commit_result(
     if application.spec.paused {
         now.proposed = Some(proposal(&world.snapshot, &plan));
         outcome.proposed.clone_from(&now.proposed);
-        ctx.set_last_planned(key, now);
+        ctx.planner.set_last_planned(key, Some(now));
         return Ok(true);
     }
     let keep_partial = attempt >= MAX_OVERTAKEN;
@@ -407,7 +407,7 @@ pub async fn search(
     let timer = ctx.metrics.plan_seconds.start_timer();
     let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
     let (others, post_search, solver_slots) =
-        (others.clone(), ctx.searches.post_search.clone(), ctx.solver_slots.clone());
+        (others.clone(), ctx.planner.post_search.clone(), ctx.solver_slots.clone());
     let (world, silent, yielded) = (world.clone(), ctx.caches.index().is_mass_outage(), yielded.clone());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);

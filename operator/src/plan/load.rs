@@ -106,7 +106,7 @@ impl LoadPlanner {
         };
         measure((key, &application), &policy, &windows, ctx)?;
         // Moves of an application that is being changed are not judged.
-        let decision = ctx.caches.decision(key).ok().flatten().filter(|_| !ctx.searches.has(key));
+        let decision = ctx.caches.decision(key).ok().flatten().filter(|_| !ctx.planner.has_search(key));
         let Some(decision) = decision.filter(|_| !application.spec.paused) else { return Ok(()) };
         let request = |windows: Windows, rule| LoadSearch {
             key,

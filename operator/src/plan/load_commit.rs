@@ -44,7 +44,7 @@ pub async fn commit_moves(
     let measured = Arc::new(MeasuredDemand { window: policy.window, numbers });
     ctx.caches.change(|index| index.set_measured(key, Some(measured)));
     let _alone = ctx.plan_locks.lock(key).await;
-    if ctx.searches.has(key) {
+    if ctx.planner.has_search(key) {
         return Ok(false);
     }
     let revalidation =
@@ -61,10 +61,10 @@ pub async fn commit_moves(
     let mut outcome = Outcome::default();
     commit(application, (key, &reason), policy, (lock, None, &newest), &plan, ctx, &mut outcome).await?;
     if outcome.moved {
-        ctx.plans.set_moved(key);
+        ctx.planner.set_moved(key, true);
     }
     ctx.caches.recheck().add([(*key).clone()]);
-    if let Some(known) = ctx.last_planned(key) {
+    if let Some(known) = ctx.planner.last_planned(key) {
         record_committed((key, ctx), policy, &newest.world, &plan, known);
     }
     ctx.caches.enqueue(key);

@@ -109,7 +109,7 @@ impl LoadSearch<'_> {
             .await?
         };
         let (stop, yielded) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let others = Arc::new(ctx.searches.time_share(PlanReason::Load));
+        let others = Arc::new(ctx.planner.time_share(PlanReason::Load));
         let found =
             search((self.key, &world), self.policy, (0, &others), PlanReason::Load, (stop, &yielded), ctx);
         let plan = found.await?;

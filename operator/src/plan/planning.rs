@@ -1,7 +1,7 @@
-//! Planning runs, taken from the [planning queue](crate::plan::plans).
+//! Planning runs, taken from the [planning queue](crate::plan::planner).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::RESYNC_PERIOD;
@@ -26,10 +26,8 @@ pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
     // Improvements wait until no foreground search waits.
     let may_improve =
         || ctx.caches.triggers().has_background_turn(key) && !ctx.solver_slots.is_full_for_background();
-    let is_second_look = || ctx.second_look(key).is_some_and(|look| look.is_due(now));
-    if ctx.caches.triggers().is_dirty(key) || ctx.plans.is_due(key, now) || may_improve() || is_second_look()
-    {
-        ctx.plans.enqueue(key);
+    if ctx.caches.triggers().is_dirty(key) || ctx.planner.is_due(key, now) || may_improve() {
+        ctx.planner.enqueue(key);
     }
 }
 
@@ -38,17 +36,16 @@ pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
 pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     let _alone = ctx.plan_locks.lock(&key).await;
     let Some(application) = ctx.caches.application(&key) else {
-        ctx.searches.forget(&key);
-        ctx.plans.retain(|other| *other != key);
+        ctx.planner.retain(|other| *other != key);
         return;
     };
     ctx.forget_if_recreated(&key, &application);
-    if ctx.plans.begin(&key) {
+    if ctx.planner.begin(&key) {
         // A retry that is due counts as a change.
         ctx.caches.mark_dirty(&key);
     }
     if application.metadata.deletion_timestamp.is_some() || ctx.writer.leadership.check().is_err() {
-        ctx.plans.record_failure(&key, None);
+        ctx.planner.record_failure(&key, None);
         return;
     }
     let working = ctx.writer.liveness.begin();
@@ -73,22 +70,23 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     let events = spec.map(|decision| decision_events(&decision.spec)).unwrap_or_default();
     let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
     match decided {
-        Ok(()) => ctx.plans.record(&key, outcome),
+        Ok(()) => ctx.planner.record(&key, outcome),
         Err(e) if e.is_reported() => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             // An earlier search result is obsolete.
-            ctx.searches.discard_result(&key);
+            ctx.planner.discard_result(&key);
             report_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.condition_reason(), e.chain()));
             let wait =
                 if e.may_pass() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { RESYNC_PERIOD };
             outcome.requeue_at = Some(moment() + wait);
-            ctx.plans.record(&key, outcome);
+            ctx.planner.record(&key, outcome);
         }
         Err(e) => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
-            ctx.plans.record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
+            ctx.planner
+                .record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
             if ctx.plan_backoff.is_lasting(&key) {
                 ctx.report_failed_request(application.as_ref(), "Plan", &e).await;
             }
@@ -96,7 +94,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     }
     // A started search changes nothing that a reconcile would apply or report.
     if !is_searched {
-        ctx.plans.requeue(&key);
+        ctx.planner.requeue(&key);
     }
     // Events are emitted last so that starts do not wait for them.
     for event in events {
@@ -107,7 +105,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
 /// Commits a search result before the slot is handed on, however many applications wait for planning.
 pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
     plan(key.clone(), ctx.clone()).await;
-    ctx.searches.release_slot(&key);
+    ctx.planner.release_slot(&key);
 }
 
 /// Emits an event once per message if the application cannot be planned.
@@ -127,24 +125,16 @@ pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
         let there = ctx.caches.forget_deleted();
-        ctx.plans.retain(|key| there.contains(key));
+        ctx.planner.retain(|key| there.contains(key));
         for key in ctx.uids.remove_gone(|key| there.contains(key)) {
             ctx.forget(&key);
-            ctx.searches.forget(&key);
         }
         if ctx.solver_slots.is_full_for_background() || ctx.solver_slots.has_foreground_demand() {
             // Foreground searches need the time.
             continue;
         }
-        let known: Vec<(ApplicationKey, u64)> = {
-            let last_planned = ctx.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-            last_planned
-                .iter()
-                .map(|(key, last_planned)| (key.clone(), last_planned.facts.freed_counter))
-                .collect()
-        };
+        let known = ctx.planner.freed_counters().into_iter();
         let present = known
-            .into_iter()
             .filter_map(|(key, chances)| Some((ctx.caches.application(&key)?, key, chances)))
             .collect::<Vec<_>>();
         let mut waiting = BTreeMap::new();

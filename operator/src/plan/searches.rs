@@ -1,4 +1,4 @@
-//! The searches of all applications.
+//! Searches and their results.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use control::{PlanReason, ResumeSearch};
 use crds::ActorApplication;
 use futures::FutureExt as _;
-use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::ResourceExt;
 use placement::Plan;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
@@ -117,80 +116,10 @@ pub enum Search {
     Done(Box<SearchResult>),
 }
 
-/// The searches of all applications.
-pub struct Searches {
-    of: Mutex<HashMap<ApplicationKey, Search>>,
-    /// Foreground searches that run or wait.
-    foreground: Arc<AtomicUsize>,
-    /// How long a plan takes after its search.
-    pub post_search: Arc<PostSearchTime>,
-    finished: UnboundedSender<ApplicationKey>,
-}
-
-impl Searches {
-    /// No searches; with the receiver of applications whose search ended.
-    pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
-        let (finished, settles) = mpsc::unbounded();
-        (
-            Self { of: Mutex::default(), foreground: Arc::default(), post_search: Arc::default(), finished },
-            settles,
-        )
-    }
-
-    /// The share of a new search in the common time. Background searches share with none; they stop when the time is needed.
-    pub fn time_share(&self, why: PlanReason) -> TimeShare {
-        if why.is_background() { TimeShare::join(&Arc::default()) } else { TimeShare::join(&self.foreground) }
-    }
-
-    /// Ends a search; its result is to be committed.
-    pub fn finish(&self, key: ApplicationKey, found: SearchResult) {
-        self.put(&key, Search::Done(Box::new(found)));
-        // Without a receiver the process ends.
-        drop(self.finished.unbounded_send(key));
-    }
-
-    /// Releases the slot of a result that could not be committed.
-    pub fn release_slot(&self, key: &ApplicationKey) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Search::Done(found)) = of.get_mut(key) {
-            found.slot = None;
-        }
-    }
-
-    /// Drops the result of an application that cannot be planned now; a running search continues.
-    pub fn discard_result(&self, key: &ApplicationKey) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Search::Done(_)) = of.get(key) {
-            of.remove(key);
-        }
-    }
-
-    /// Drops the search of a deleted application.
-    pub fn forget(&self, key: &ApplicationKey) {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-    }
-
-    /// Takes the result; a running search continues unless the manifest changed.
-    pub fn take(&self, key: &ApplicationKey, manifest: &Manifest) -> Search {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        match of.remove(key) {
-            Some(Search::Running { manifest: begun, stop }) => {
-                stop.fetch_or(begun != *manifest, Ordering::AcqRel);
-                of.insert(key.clone(), Search::Running { manifest: begun.clone(), stop: stop.clone() });
-                Search::Running { manifest: begun, stop }
-            }
-            found => found.unwrap_or_default(),
-        }
-    }
-
-    /// Whether a search runs, or has a result that is not taken.
-    pub fn has(&self, key: &ApplicationKey) -> bool {
-        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(of.get(key), Some(Search::Running { .. } | Search::Done(_)))
-    }
-
-    pub fn put(&self, key: &ApplicationKey, search: Search) {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), search);
+impl Search {
+    /// Whether it runs, or has a result that is not taken.
+    pub fn exists(&self) -> bool {
+        !matches!(self, Self::None)
     }
 }
 

@@ -1,10 +1,10 @@
 //! State shared by all reconciles.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker, ResumeSearch};
+use control::{Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker};
 use crds::{ActorApplication, Placement};
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
@@ -21,9 +21,9 @@ use crate::config::Planning;
 use crate::error::Error;
 use crate::plan::judged::Mismatches;
 use crate::plan::load_report::LoadReports;
-use crate::plan::plans::Plans;
+use crate::plan::planner::Planner;
 use crate::plan::policies::Policies;
-use crate::plan::searches::{LastPlanned, PlanLocks, Searches};
+use crate::plan::searches::PlanLocks;
 use crate::queue::retries::Retries;
 use crate::queue::solver_slots::SolverSlots;
 use crate::queue::throttle::{Expectations, RecentStarts, StatusThrottle};
@@ -55,8 +55,8 @@ pub struct Context {
     pub reconcile_permits: Semaphore,
     /// One planning run per application at a time.
     pub plan_locks: PlanLocks,
-    /// The planning queue, and the last outcome per application.
-    pub plans: Plans,
+    /// The planning queue, and the state of planning per application.
+    pub planner: Planner,
     /// Backoff of applications whose planning or reconcile failed.
     pub plan_backoff: Retries,
     pub reconcile_backoff: Retries,
@@ -72,10 +72,6 @@ pub struct Context {
     pub load_reports: LoadReports,
     /// Actors that are stopped for a gain.
     pub moves: MoveTracker,
-    /// Running searches and their results.
-    pub searches: Searches,
-    /// What each application was last planned from.
-    pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
     /// Refusals per application.
     pub refusals: Mutex<BTreeMap<ApplicationKey, RefusalTracker>>,
     /// Detects applications that were deleted and recreated under the same name.
@@ -97,7 +93,7 @@ impl Context {
 
     /// Drops the state of a deleted application.
     pub fn forget(&self, key: &ApplicationKey) {
-        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.planner.set_last_planned(key, None);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
         self.moves.forget(key);
@@ -107,11 +103,6 @@ impl Context {
         }
         self.plan_backoff.reset(key);
         self.reconcile_backoff.reset(key);
-    }
-
-    /// What the application was last planned from.
-    pub fn last_planned(&self, key: &ApplicationKey) -> Option<LastPlanned> {
-        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     /// Whether the Placement of this uid and generation is still the current one.
@@ -124,47 +115,16 @@ impl Context {
         known.is_some_and(|known| known.metadata.uid == *uid && known.metadata.generation == *generation)
     }
 
-    /// When the application's search is to be resumed.
-    pub fn second_look(&self, key: &ApplicationKey) -> Option<ResumeSearch> {
-        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-        last_planned.get(key).and_then(|last_planned| last_planned.facts.resume_search)
-    }
-
-    /// Actors whose assigned unit is infeasible, as of the last plan for this generation.
-    pub fn infeasible(&self, key: &ApplicationKey, generation: Option<i64>) -> Option<BTreeSet<String>> {
-        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-        let last_planned = last_planned.get(key).filter(|last_planned| last_planned.generation == generation);
-        last_planned.map(|last_planned| last_planned.infeasible.clone())
-    }
-
-    /// Records infeasible assignments found after the last plan for this generation.
-    pub fn set_infeasible(
-        &self,
-        key: &ApplicationKey,
-        generation: Option<i64>,
-        infeasible: &BTreeSet<String>,
-    ) {
-        let mut last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = last_planned.get_mut(key).filter(|known| known.generation == generation) {
-            known.infeasible.clone_from(infeasible);
-        }
-    }
-
     /// Whether capacity grew anywhere since the application was last planned.
     pub fn has_room_grown(&self, key: &ApplicationKey) -> bool {
         let growth_counter = self.caches.growth_counter();
-        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-        last_planned.get(key).is_some_and(|last_planned| last_planned.growth_counter != growth_counter)
+        self.planner.growth_counter(key).is_some_and(|at_last| at_last != growth_counter)
     }
 
     /// Enqueues an application for planning as if an event had triggered it.
     pub fn enqueue_replan(&self, key: &ApplicationKey) {
         self.caches.mark_dirty(key);
-        self.plans.enqueue(key);
-    }
-
-    pub fn set_last_planned(&self, key: &ApplicationKey, last_planned: LastPlanned) {
-        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), last_planned);
+        self.planner.enqueue(key);
     }
 
     /// Until when, and why, an operation is backed off.
