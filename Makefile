@@ -227,7 +227,7 @@ $(DONE)/scheduler: | bench-programs
 	@$(SCHEDULED) cargo test --locked --workspace --test scheduler random -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
 	@$(LARGE) cargo test --locked --workspace --test scheduler large -- --nocapture > $@.large.log 2>&1 || { tail -40 $@.large.log; exit 1; }
 	@$(SURPLUS) cargo test --locked --workspace --test scheduler surplus -- --nocapture > $@.surplus.log 2>&1 || { tail -40 $@.surplus.log; exit 1; }
-	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: a plan holds for every order in which its pods are created, so that an actor\nmay wait until others run whose topology spread counts it.\n\n'; \
+	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: a plan holds for every order in which its pods are created, so that an actor\nmay wait until others run whose topology spread or affinity counts it.\n\n'; \
 		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.log; \
 		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \

@@ -101,11 +101,12 @@ fn keep(world: &Path, plan: &str, differences: &[Difference]) -> Result<()> {
     fs::write(beside("txt"), lines.join("\n") + "\n").context("cannot write the differences")
 }
 
-/// Whether the topology spread of other actors refuses it. kube-scheduler checks that only when those arrive; a plan holds for every
-/// order of its pods, so this actor must be placed once they run.
+/// Whether topology spread or affinity of other actors refuses it. kube-scheduler checks that only when those arrive; a plan holds for
+/// every order of its pods, so this actor must be placed once they run.
 fn is_order(difference: &Difference) -> bool {
     let Contradiction::Bound { reasons, .. } = &difference.what else { return false };
     reasons.iter().any(|reason| {
-        reason.split_once(": ").is_some_and(|(_, rule)| rule.starts_with("topology spread of "))
+        let of_others = reason.split_once(": ").map_or("", |(_, rule)| rule);
+        ["topology spread of ", "affinity to pods "].iter().any(|rule| of_others.starts_with(rule))
     })
 }

@@ -65,8 +65,8 @@ impl Planner {
         let (finished, settles) = mpsc::unbounded();
         let (requeues, planned) = mpsc::unbounded();
         let (foreground, post_search) = (Arc::default(), Arc::default());
-        let planner = Self { states: Mutex::default(), foreground, post_search, queue, finished, requeues };
-        (planner, Receivers { to_plan, settles, planned })
+        let new = Self { states: Mutex::default(), foreground, post_search, queue, finished, requeues };
+        (new, Receivers { to_plan, settles, planned })
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<ApplicationKey, PlannerState>> {

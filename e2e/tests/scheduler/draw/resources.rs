@@ -86,6 +86,9 @@ impl Draw {
 
     /// Adds a host port to a container, a sidecar, or an init container, where it does not count.
     pub(super) fn host_port(&mut self, spec: &mut Value) {
+        if spec["hostNetwork"] == true {
+            return;
+        }
         let mut port = json!({"containerPort": 80, "hostPort": self.pick(&[8080, 8080, 8081])});
         if self.chance(30) {
             port["hostIP"] = json!(self.pick(&["127.0.0.1", "127.0.0.2", "0.0.0.0"]));

@@ -160,7 +160,8 @@ fn a_late_answer_for_a_deleted_application_is_ignored() {
 fn a_search_for_a_deleted_application_is_not_used_for_its_successor() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use crate::plan::searches::{Manifest, Search, Searches};
+    use crate::plan::planner::Planner;
+    use crate::plan::searches::{Manifest, Search};
     let of = |uid: &str, generation: i64| -> Manifest {
         let mut application =
             ActorApplication::new("app", serde_json::from_value(json!({"actors": []})).unwrap());
@@ -169,12 +170,12 @@ fn a_search_for_a_deleted_application_is_not_used_for_its_successor() {
         Manifest::of(&application)
     };
     for (now, is_stopped) in [(of("1", 1), false), (of("1", 2), true), (of("2", 1), true)] {
-        let (searches, _settles) = Searches::new();
+        let (planner, _receivers) = Planner::new();
         let stop = Arc::new(AtomicBool::new(false));
-        searches.put(&key("app"), Search::Running { manifest: of("1", 1), stop: stop.clone() });
-        assert!(matches!(searches.take(&key("app"), &now), Search::Running { .. }));
+        planner.set_search(&key("app"), Search::Running { manifest: of("1", 1), stop: stop.clone() });
+        assert!(matches!(planner.take_search(&key("app"), &now), Search::Running { .. }));
         assert_eq!(stop.load(Ordering::Acquire), is_stopped);
-        searches.discard_result(&key("app"));
-        assert!(searches.has(&key("app")), "one that is under way goes on");
+        planner.discard_result(&key("app"));
+        assert!(planner.has_search(&key("app")), "one that is under way goes on");
     }
 }

@@ -1,9 +1,11 @@
 //! Why pods of a template are rejected by admission or never scheduled.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Toleration, Volume,
+    Container, ContainerPort, PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Toleration,
+    Volume,
 };
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimTemplate};
@@ -30,6 +32,7 @@ pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option
     let claims = || spec.resource_claims.iter().flatten();
     namespace_obstacle(index, namespace)
         .or_else(|| spec.tolerations.iter().flatten().find_map(toleration_obstacle))
+        .or_else(|| port_obstacle(spec))
         .or_else(|| runtime_class_obstacle(index, spec))
         .or_else(|| resource_obstacle(index, namespace, spec))
         .or_else(|| priority_obstacle(index, spec))
@@ -61,6 +64,35 @@ fn toleration_obstacle(toleration: &Toleration) -> Option<String> {
         other => format!("has the operator {other}; use Equal or Exists"),
     };
     Some(format!("the toleration of {key} {problem}"))
+}
+
+/// `validatePodHostNetworkDeps` and `checkHostPortConflicts`: init containers run one by one.
+fn port_obstacle(spec: &PodSpec) -> Option<String> {
+    let on_host = spec.host_network == Some(true);
+    let ports = |container: &Container| container.ports.clone().unwrap_or_default();
+    let together: Vec<ContainerPort> = spec.containers.iter().flat_map(ports).collect();
+    let differs =
+        |port: &&ContainerPort| port.host_port.is_some_and(|it| it != 0 && it != port.container_port);
+    if let Some(port) = together.iter().find(differs).filter(|_| on_host) {
+        let (host, own) = (port.host_port.unwrap_or_default(), port.container_port);
+        return Some(format!(
+            "hostPort {host} of the template is not its containerPort {own}, as hostNetwork needs; leave out hostPort"
+        ));
+    }
+    let host_port = |port: &ContainerPort| match port.host_port.unwrap_or(0) {
+        0 if on_host => port.container_port,
+        number => number,
+    };
+    let key = |port: &ContainerPort| {
+        let protocol = port.protocol.as_deref().filter(|it| !it.is_empty()).unwrap_or("TCP");
+        (protocol.to_owned(), port.host_ip.clone().unwrap_or_default(), host_port(port))
+    };
+    let alone = spec.init_containers.iter().flatten().map(ports);
+    alone.chain([together]).find_map(|ports| {
+        let mut used = BTreeSet::new();
+        let twice = ports.iter().filter(|port| host_port(port) != 0).find(|port| !used.insert(key(port)))?;
+        Some(format!("hostPort {} of the template is used twice; change one of them", host_port(twice)))
+    })
 }
 
 /// The admission plugin `RuntimeClass`.

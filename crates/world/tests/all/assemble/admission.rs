@@ -43,6 +43,37 @@ fn tolerations_are_validated() {
 }
 
 #[test]
+fn host_ports_are_validated() {
+    let host = "hostNetwork: true, ";
+    let differs =
+        "hostPort 8080 of the template is not its containerPort 80, as hostNetwork needs; leave out hostPort";
+    let twice = "hostPort 80 of the template is used twice; change one of them";
+    for (fields, ports, problem) in [
+        ("", "{containerPort: 80, hostPort: 8080}", ""),
+        (host, "{containerPort: 80}", ""),
+        (host, "{containerPort: 80, hostPort: 80}", ""),
+        (host, "{containerPort: 80, hostPort: 0}", ""),
+        (host, "{containerPort: 80, hostPort: 8080}", differs),
+        ("", "{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80}", twice),
+        (host, "{containerPort: 80}, {name: again, containerPort: 80}", twice),
+        ("", "{containerPort: 80}, {name: again, containerPort: 80}", ""),
+        ("", "{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80, protocol: UDP}", ""),
+        ("", "{containerPort: 1, hostPort: 80}, {containerPort: 2, hostPort: 80, hostIP: 127.0.0.1}", ""),
+    ] {
+        let yaml = changed(
+            "{containers: [{name: c, resources",
+            &format!("{{{fields}containers: [{{name: c, ports: [{ports}], resources"),
+            "",
+        );
+        let expected = if problem.is_empty() { String::new() } else { format!("{BOTH}{problem}") };
+        assert_eq!(never(&yaml), expected, "{fields}{ports}");
+    }
+    // Init containers run one by one, and before the others.
+    let init = "initContainers: [{name: a, ports: [{containerPort: 80, hostPort: 80}]}, {name: b, ports: [{containerPort: 80, hostPort: 80}]}]";
+    assert_eq!(never(&templated(init, "")), "");
+}
+
+#[test]
 fn tolerations_match_taints_by_their_operator() {
     let taint = "{key: k, value: '1', effect: NoSchedule}";
     for (toleration, is_tolerated) in [
