@@ -85,7 +85,7 @@ pub struct ActorApplicationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<RebalanceMode>,
 
-    /// Pauses the application: Cairn plans and reports, but starts, moves and stops no actor; default false.
+    /// Pauses the application: Cairn plans and reports, but moves and updates no actor; an actor whose pod ends starts again where it was; default false.
     ///
     /// A move in progress is finished: an actor that is already stopped is started again.
     #[serde(default)]
@@ -127,7 +127,7 @@ pub struct Failover {
 
     /// With `Force`: how long a node must be unreachable before its pods are force-deleted and their actors start elsewhere; default `60s`.
     ///
-    /// A positive decimal number and the unit `us`, `ms` or `s`. While more than 30 % of the nodes are unreachable, nothing is forced.
+    /// A positive decimal number and the unit `us`, `ms` or `s`. While more than 30 % of the nodes, and at least three, are unreachable, nothing is forced.
     #[serde(default = "Failover::default_after")]
     #[schemars(length(min = 2, max = 24))]
     #[x_kube(validation = duration())]
@@ -232,7 +232,7 @@ pub struct ActorGroup {
     #[x_kube(validation = dns_label())]
     pub name: String,
 
-    /// The number of actors, from 0 to 10,000; default 1.
+    /// The number of actors, from 0 to 10,000, and at most 5,000 of all groups together; default 1.
     #[serde(default = "common::one")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
