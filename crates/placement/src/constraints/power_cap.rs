@@ -31,8 +31,6 @@ impl ConstraintKind for PowerCap {
 
     fn enter(&self, constraint: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
         let Constraint::PowerCap { on, max, .. } = given else { return };
-        let home = |(actor, given): (ActorIx, &Actor)| problem.current[actor].filter(|_| given.fixed);
-        let alone = problem.current.positions().zip(&file.actors).map(home).collect();
         let mut cap = dense::PowerCap { constraint, ..dense::PowerCap::default() };
         let mut places: BTreeMap<PlaceIx, PlaceIx> = BTreeMap::new();
         for (unit, given) in problem.capacity.positions().zip(&file.units) {
@@ -48,8 +46,7 @@ impl ConstraintKind for PowerCap {
             }
         }
         cap.limit = IxVec::of(0, cap.name.len());
-        let drawn = cap.drawn(&problem.unit_draws(&alone));
-        cap.limit = drawn.iter().map(|drawn| number(*max).max(*drawn)).collect();
+        cap.limit = limits(&cap, *max, file, problem);
         problem.caps.push(cap);
     }
 
@@ -100,6 +97,7 @@ impl ConstraintKind for PowerCap {
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
             let Constraint::PowerCap { max, .. } = &file.constraints[cap.constraint] else { continue };
+            let limits = limits(cap, *max, file, problem);
             for (place, name) in cap.name.enumerate() {
                 if !writer.suspended.has(CAP, &listed(cap.constraint), name) {
                     continue;
@@ -110,7 +108,7 @@ impl ConstraintKind for PowerCap {
                 writer.everywhere_if(literals, |writer| {
                     units().for_each(|unit| watts::write_out(writer, unit, loads[unit], &mut drawn));
                 });
-                let passed = writer.if_sum(number(*max) + 1, drawn);
+                let passed = writer.if_sum(limits[place] + 1, drawn);
                 let demands = super::says(file, cap.constraint);
                 writer.never(
                     passed,
@@ -181,16 +179,14 @@ impl ConstraintKind for PowerCap {
                 let before: i64 = here.map(|(_, watts)| watts).sum();
                 let [ours, ours_now] =
                     drawing.each_ref().map(|of| of.get(&(place, is_named)).unwrap_or(&no_actor));
-                // The current placement exceeds it, which is grandfathered if it is grounded; or it equals the power of fixed actors, if
-                // that is more.
+                // What fixed actors draw is always allowed. What runs now exceeds it, which is grandfathered if it is grounded.
                 let may_draw = max.max(fixed);
                 let excuses =
                     before > may_draw && !ours_now.is_empty() && checked.ruled.has(CAP, &name, place);
-                let limit = if excuses { max } else { may_draw };
                 let is_excused = excuses && drawn <= before && ours.is_subset(ours_now);
-                if drawn > limit && !ours.is_empty() && !is_excused {
+                if drawn > may_draw && !ours.is_empty() && !is_excused {
                     let demands = super::says(checked.file, position);
-                    let says = format!("{place}: {drawn} W drawn, {limit} W allowed: {demands}");
+                    let says = format!("{place}: {drawn} W drawn, {may_draw} W allowed: {demands}");
                     let rule = checked.kind((CAP, &name, place), Rule::Power);
                     found.push(Violation { rule, says });
                 }
@@ -250,6 +246,13 @@ fn place_of(on: CapScope, unit: &Unit) -> &str {
         CapScope::Node => &unit.node,
         CapScope::Zone => unit.zone.as_deref().unwrap_or(&unit.id),
     }
+}
+
+/// By domain: the cap, or what its fixed actors draw if that is more.
+fn limits(cap: &dense::PowerCap, max: u64, file: &SnapshotFile, problem: &Problem) -> IxVec<PlaceIx, i64> {
+    let home = |(actor, given): (ActorIx, &Actor)| problem.current[actor].filter(|_| given.fixed);
+    let fixed = problem.current.positions().zip(&file.actors).map(home).collect();
+    cap.drawn(&problem.unit_draws(&fixed)).iter().map(|drawn| number(max).max(*drawn)).collect()
 }
 
 /// The name of a suspended cap in one domain.

@@ -164,7 +164,7 @@ fn a_rule_and_a_limit_are_grandfathered_side_by_side() {
 }
 
 /// Units, actors and limits; then the expected result.
-const CASES: [[&str; 4]; 12] = [
+const CASES: [[&str; 4]; 13] = [
     // Fixed actors alone exceed the slots: no actor is added.
     ["u:cpu:9:slots=1", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1", "", "a nowhere"],
     // A movable actor among them moves where there is room, otherwise it stays.
@@ -191,6 +191,13 @@ const CASES: [[&str; 4]; 12] = [
         "f:cpu=5:at=u,fixed a:cpu=2:at=u",
         "powerCap node 4",
         "a on v",
+    ],
+    // What fixed actors draw alone is allowed; `a` draws nothing more.
+    [
+        "u:cpu:10:idle=40,power=10 v:cpu:10:node=m",
+        "f:cpu=0:at=u,fixed a:cpu=0:at=u b:cpu=5:at=u",
+        "powerCap node 32",
+        "a on u, b on v",
     ],
     [
         "u:cpu:9:power=9",
