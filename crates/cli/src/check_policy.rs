@@ -26,6 +26,11 @@ const MAX_LISTED: usize = 10;
 pub fn run(args: &CheckPolicyArgs) -> Result<Outcome, CliError> {
     search::check_strategy(&args.strategy, Purpose::Offline, "--strategy")?;
     let given = PolicyFile::read_unchecked(&args.policy)?;
+    search::check_strategy(
+        &given.policy.strategy,
+        Purpose::Production,
+        &format!("{}: strategy", given.file()),
+    )?;
     let program = match &given.policy.program {
         None => None,
         Some(text) => match Program::parse(text) {

@@ -6,8 +6,8 @@ use counters::AnnoyanceScale;
 use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use placement::Strict;
-use placement::file::{ExchangeCost, Levels, Policy as PolicyName};
+use placement::file::{ExchangeCost, Levels, Policy as PolicyName, SnapshotFile};
+use placement::{Snapshot, Strict};
 use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
@@ -176,6 +176,10 @@ impl Policy {
         objectives.check().map_err(|problem| field("objectives", problem))?;
         let annoyance = given.annoyance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
         let mut exchange = given.exchange_cost.unwrap_or_default();
+        let link_costs = exchange.links.take().unwrap_or_else(default_costs);
+        let exchange_cost = exchange.resolve();
+        let costs = SnapshotFile { exchange_cost: exchange_cost.clone(), ..SnapshotFile::default() };
+        Snapshot::new(costs).map_err(|e| field(&e.path, e.problem))?;
         Ok(Self {
             name: name.to_owned(),
             annoyance,
@@ -184,8 +188,8 @@ impl Policy {
             wall_milliseconds: floor(wall / Exact::from(1000)).max(1),
             memory_mib: floor(memory / Exact::from(1 << 20)).max(1),
             objectives,
-            link_costs: exchange.links.take().unwrap_or_else(default_costs),
-            exchange_cost: exchange.resolve(),
+            link_costs,
+            exchange_cost,
             message_quantum: positive("messageQuantum", &quantum, quantity)
                 .map_err(|e| field("messageQuantum", e))?,
             move_fixed: move_cost.fixed.unwrap_or(500),
@@ -370,10 +374,11 @@ struct MoveParameters {
 
 /// A quantity; YAML reads one without suffix as a number.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a quantity, such as 64Ki")]
 enum TextOrNumber {
     Text(String),
     Number(u64),
+    Fraction(f64),
 }
 
 impl std::fmt::Display for TextOrNumber {
@@ -381,6 +386,7 @@ impl std::fmt::Display for TextOrNumber {
         match self {
             Self::Text(text) => f.write_str(text),
             Self::Number(number) => write!(f, "{number}"),
+            Self::Fraction(number) => write!(f, "{number}"),
         }
     }
 }

@@ -114,10 +114,16 @@ fn a_policy_of_parameters_only_is_valid() {
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
         assert!(ran.out.contains("throughput.yaml: valid · parameters without a program"), "{}", ran.out);
     }
-    let invalid = File::new("invalid.yaml", "window: soon\n");
-    let ran = cairn(&["check-policy", invalid.path()]);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("window"), "{}", ran.err);
+    for (text, place) in [
+        ("window: soon\n", "window"),
+        ("strategy: random\n", "strategy: strategy `random` is a baseline"),
+        ("exchangeCost: {kinds: {cpu: {gpu: 5}, gpu: {cpu: 6}}}\n", "exchangeCost.kinds.cpu.gpu"),
+    ] {
+        let invalid = File::new("invalid.yaml", text);
+        let ran = cairn(&["check-policy", invalid.path()]);
+        assert_eq!(ran.code, Some(1), "{text}");
+        assert!(ran.err.contains(place), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -115,6 +115,15 @@ fn invalid_policies_name_the_line() {
     assert!(Policy::parse("p", "window: 1s").is_ok());
     let longest = "policy p: policy.yaml, budget.wall: is longer than an hour; choose a shorter one";
     assert_eq!(message("budget: {wall: 3601s}"), longest);
+    assert_eq!(
+        message("exchangeCost: {kinds: {cpu: {gpu: 5}, gpu: {cpu: 6}}}"),
+        "policy p: policy.yaml, exchangeCost.kinds.cpu.gpu: cpu to gpu costs 5, gpu to cpu costs 6; costs are symmetric, give one"
+    );
+    let large = message("exchangeCost: {otherNode: 9007199254740993}");
+    assert!(large.starts_with("policy p: policy.yaml, exchangeCost.otherNode: "), "{large}");
+    let memory = |text: &str| Policy::parse("p", &format!("budget: {{memory: {text}}}")).unwrap().memory_mib;
+    assert_eq!(["2147483648", "2.147483648e9", "2Gi"].map(memory), [2048; 3]);
+    assert_eq!(Policy::parse("p", "moveCost: {bytesPerPoint: 1.5}").err(), None);
     let brackets = format!("objectives: {}", "[".repeat(1 << 20));
     let too_long = "policy p: policy.yaml: has 1048588 bytes; parameters have at most 16384";
     assert_eq!(message(&brackets), too_long);
