@@ -1,5 +1,7 @@
 //! The chart under Helm and a real API server: what it installs, rejects and leaves behind.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{fs, time::Duration};
 
 use anyhow::bail;
@@ -130,6 +132,30 @@ async fn rendered_manifests_have_no_unknown_fields() {
 }
 
 #[tokio::test]
+async fn values_that_kubernetes_accepts_are_accepted() {
+    let cluster = Cluster::shared();
+    let chart = tree("charts/cairn");
+    let digest = format!("operator.image.digest=sha256:{}", "0".repeat(64));
+    let image = format!("image: \"cairn-operator@sha256:{}\"", "0".repeat(64));
+    let cases = [
+        (digest.as_str(), image.as_str()),
+        ("metrics.podMonitor.create=true,metrics.podMonitor.interval=1m30s", "interval: 1m30s"),
+        ("operator.tolerations[0].key=a,operator.tolerations[0].operator=Gt", "operator: Gt"),
+        ("imagePullSecrets[0]=a,imagePullSecrets[1].name=b", "- name: a\n        - name: b\n"),
+        ("operator.podSecurityContext.runAsUser=null", "securityContext:\n        runAsGroup: 65532\n"),
+        (
+            "agent.runtimeClassName=a,agent.env[0].name=NVIDIA_VISIBLE_DEVICES",
+            "- name: NVIDIA_VISIBLE_DEVICES\n",
+        ),
+    ];
+    for (value, expected) in cases {
+        let template = cluster.helm(["template", "cairn", chart.to_str().unwrap(), "--set", value]).await;
+        let rendered = template.unwrap().stdout;
+        assert!(rendered.contains(expected), "{value}: {rendered}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_values_are_rejected() {
     let cluster = Cluster::shared();
     let cases = [
@@ -164,7 +190,22 @@ async fn unknown_values_are_rejected() {
         ),
         ("agent.volumes[0].name=cgroup", "at '/agent/volumes/0'"),
         ("agent.volumes[0].name=sys-devices", "at '/agent/volumes/0'"),
-        ("agent.privileged=all", "at '/agent/privileged': got string, want boolean"),
+        ("agent.privileged=all", "at '/agent/privileged': got string, want null or boolean"),
+        ("agent.podAnnotations.cairn\\.dev/a=b", "at '/agent/podAnnotations/cairn.dev~1a'"),
+        ("operator.podAnnotations.cairn\\.dev/a=b", "at '/operator/podAnnotations/cairn.dev~1a'"),
+        ("operator=null", "at '': missing property 'operator'"),
+        ("agent.perf=null", "at '/agent': missing property 'perf'"),
+        ("metrics.podMonitor.interval=0s", "at '/metrics/podMonitor/interval'"),
+        ("operator.image.tag=sha256:01", "at '/operator/image/tag'"),
+        ("operator.image.digest=01", "at '/operator/image/digest'"),
+        ("agent.updateStrategy.rollingUpdate.maxSurge=1", "additional properties 'maxSurge' not allowed"),
+        ("agent.resources.limits.cpu=abc", "at '/agent/resources/limits/cpu'"),
+        ("agent.env[0].name=NODE_NAME", "at '/agent/env/0/name'"),
+        ("agent.env[0].name=A,agent.env[1].name=A", "agent.env has A twice"),
+        (
+            "agent.volumes[0].name=a,agent.volumes[0].mountPath=/a,agent.volumes[1].name=a,agent.volumes[1].mountPath=/b",
+            "agent.volumes has a twice",
+        ),
     ];
     for (value, expected) in cases {
         let chart = tree("charts/cairn");
@@ -174,27 +215,27 @@ async fn unknown_values_are_rejected() {
     }
 }
 
+/// The rendered `DaemonSets` of the agents.
+async fn daemon_sets(values: &[&str]) -> Vec<serde_json::Value> {
+    let chart = tree("charts/cairn");
+    let arguments = ["template", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "-s"];
+    let arguments = arguments.into_iter().chain(["templates/agent/daemonset.yaml"]);
+    let text = Cluster::shared().helm(arguments.chain(values.iter().copied())).await.unwrap().stdout;
+    let documents = serde_yaml::Deserializer::from_str(&text);
+    let documents = documents.map(|it| <serde_json::Value as serde::Deserialize>::deserialize(it).unwrap());
+    documents.filter(|it| !it.is_null()).collect()
+}
+
 /// A runtime class that a node lacks keeps the agent's pod from starting: nodes that differ have agents that differ.
 #[tokio::test]
 async fn each_group_of_agents_is_a_daemon_set() {
-    let cluster = Cluster::shared();
-    let chart = tree("charts/cairn");
-    let rendered = async |values: &[&str]| -> Vec<serde_json::Value> {
-        let arguments = ["template", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "-s"];
-        let arguments = arguments.into_iter().chain(["templates/agent/daemonset.yaml"]);
-        let text = cluster.helm(arguments.chain(values.iter().copied())).await.unwrap().stdout;
-        let documents = serde_yaml::Deserializer::from_str(&text);
-        let documents =
-            documents.map(|it| <serde_json::Value as serde::Deserialize>::deserialize(it).unwrap());
-        documents.filter(|it| !it.is_null()).collect()
-    };
-    let [all] = &rendered(&[]).await[..] else { panic!("one for all nodes") };
+    let [all] = &daemon_sets(&[]).await[..] else { panic!("one for all nodes") };
     assert_eq!(all["metadata"]["name"], AGENT);
     assert_eq!(
         all["spec"]["template"]["spec"]["nodeSelector"],
         serde_json::json!({"kubernetes.io/os": "linux"})
     );
-    let groups = rendered(&[
+    let groups = daemon_sets(&[
         "--set-json=agent.groups=[\
          {\"name\": \"nvidia\", \"runtimeClassName\": \"nvidia\", \"nodeSelector\": {\"gpu\": \"yes\"}, \"tolerations\": [], \
           \"env\": [{\"name\": \"A\", \"value\": \"b\"}], \
@@ -255,8 +296,39 @@ async fn each_group_of_agents_is_a_daemon_set() {
     assert_eq!(pod(others)["runtimeClassName"], serde_json::Value::Null);
     assert_eq!(pod(others)["tolerations"], serde_json::json!([{"operator": "Exists"}]));
     let label =
-        |set: &serde_json::Value| set["spec"]["selector"]["matchLabels"]["cairn.dev/agent-group"].clone();
+        |set: &serde_json::Value| set["spec"]["selector"]["matchLabels"]["agents.cairn.dev/group"].clone();
     assert_eq!((label(nvidia), label(others)), ("nvidia".into(), "others".into()), "no pod has two owners");
+}
+
+#[tokio::test]
+async fn a_group_keeps_what_its_maps_do_not_set() {
+    let groups = daemon_sets(&[
+        "--set=agent.numaDomains.enabled=true,agent.runtimeClassName=nvidia",
+        "--set-json=agent.groups=[\
+         {\"name\": \"large\", \"nodeSelector\": {\"size\": \"large\"}, \"numaDomains\": {\"slots\": 220}, \
+          \"resources\": {\"limits\": {\"memory\": \"192Mi\"}}, \"updateStrategy\": {\"type\": \"OnDelete\"}}, \
+         {\"name\": \"small\", \"nodeSelector\": {\"size\": \"small\"}, \"numaDomains\": {\"enabled\": false}, \
+          \"runtimeClassName\": null, \"tolerations\": null}]",
+    ])
+    .await;
+    let [large, small] = &groups[..] else { panic!("{groups:?}") };
+    let slots = |set: &serde_json::Value| {
+        let arguments = set["spec"]["template"]["spec"]["containers"][0]["args"].clone();
+        let mut arguments = arguments.as_array().unwrap().iter().filter_map(|it| it.as_str());
+        arguments.find_map(|it| it.strip_prefix("--numa-slots=")).map(str::to_owned)
+    };
+    assert_eq!((slots(large), slots(small)), (Some("220".to_owned()), None));
+    let container = &large["spec"]["template"]["spec"]["containers"][0];
+    let resources =
+        serde_json::json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "192Mi"}});
+    assert_eq!(container["resources"], resources);
+    assert_eq!(large["spec"]["updateStrategy"], serde_json::json!({"type": "OnDelete"}));
+    assert_eq!(large["spec"]["template"]["spec"]["runtimeClassName"], "nvidia");
+    let pod = &small["spec"]["template"]["spec"];
+    assert_eq!(
+        (&pod["runtimeClassName"], &pod["tolerations"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
 }
 
 #[test]

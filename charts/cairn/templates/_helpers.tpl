@@ -14,7 +14,16 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* The image of a component. Call with (dict "root" $ "image" .Values.operator.image). */}}
 {{- define "cairn.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{ .image.repository }}{{ if .image.digest }}@{{ .image.digest }}{{ else }}:{{ .image.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* The image pull secrets, each given by its name or as an object with it. */}}
+{{- define "cairn.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range .Values.imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "map" . | ternary . (dict "name" .)) -}}
+{{- end -}}
+{{- if $secrets }}{{ toYaml $secrets }}{{ end -}}
 {{- end }}
 
 {{/* The path of NodeTopology manifests in the agent's container; empty if it discovers the hardware of its node. */}}
@@ -39,6 +48,19 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end }}
 
+{{/* Fails if agents have a variable or a volume twice: the API server keeps one of them, or refuses both. Call with their values. */}}
+{{- define "cairn.agent.checkNames" -}}
+{{- range $list := list "env" "volumes" -}}
+{{- $names := list -}}
+{{- range index $ $list -}}
+{{- if has .name $names -}}
+{{- fail (printf "agent.%s has %s twice: remove one" $list .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* Not empty if agents read device allocations from the kubelet. */}}
 {{- define "cairn.agent.podResources" -}}
 {{- $described := include "cairn.agent.simulate" . -}}
@@ -46,12 +68,6 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{/* Both programs run unprivileged with a read-only file system. The DaemonSet adds what an agent needs. */}}
-{{- define "cairn.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
-{{- end }}
 {{- define "cairn.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

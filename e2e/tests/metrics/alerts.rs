@@ -64,6 +64,10 @@ async fn runbook_urls_follow_the_chart_value() {
     let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
     let first = &rules["cairn"]["spec"]["groups"][0]["rules"][0]["annotations"]["runbook_url"];
     assert_eq!(first, "https://example.com/cairn/docs/runbooks/CairnNoLeader.md");
+    let settings = ["--set=metrics.prometheusRule.create=true", "--set=metrics.prometheusRule.runbooks="];
+    let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
+    let annotations = rules["cairn"]["spec"]["groups"][0]["rules"][0]["annotations"].as_object().unwrap();
+    assert_eq!(annotations.keys().collect::<Vec<_>>(), ["description", "summary"], "no placeholder");
 }
 
 #[test]

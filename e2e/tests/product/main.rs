@@ -31,6 +31,7 @@ mod operator_crash;
 mod paused;
 mod peers;
 mod permissions;
+mod pod_templates;
 mod policies;
 mod priorities;
 mod recovery;

@@ -33,7 +33,8 @@ impl Trouble {
                 CollectorState::Denied,
                 format!(
                     "there is an NVIDIA GPU, but NVML cannot be loaded ({why}): run the agent with the runtime class \
-                     nvidia (agent.groups of the chart), or mount the library and set --nvml-library to its path"
+                     nvidia (agent.groups of the chart), or mount the library and set CAIRN_NVML_LIBRARY to its path \
+                     (agent.volumes, agent.env)"
                 ),
             ),
             Self::NoDriver => (
