@@ -80,7 +80,7 @@ fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<Alike> {
             .expect("plain data with text keys always serializes");
         let effects =
             policy.as_ref().map(|policy| policy.effects(ActorIx::new(at)).to_vec()).unwrap_or_default();
-        (needs, std::mem::take(&mut rules[actor]), snapshot.current(actor), effects)
+        (needs, std::mem::take(&mut rules[actor]), snapshot.running(actor), effects)
     };
     actors.iter().enumerate().map(alike).collect()
 }

@@ -51,7 +51,7 @@ impl Snapshot {
         world.with_rules(None)
     }
 
-    /// The same snapshot with a policy's rules, or none. Violations of the current placement, of rules or limits, are grandfathered;
+    /// The same snapshot with a policy's rules, or none. Violations of what runs now, of rules or limits, are grandfathered;
     /// the number of actors in such violations is a level above all others.
     #[must_use]
     pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
@@ -62,7 +62,7 @@ impl Snapshot {
         if let Some(written) = written.filter(|_| rules.excuses.is_none()) {
             rules = written.beside(rules).expect(FEW);
         }
-        self.rules = Some(Arc::new(rules.excusing(&self.problem.fixed, &self.problem.current).expect(FEW)));
+        self.rules = Some(Arc::new(rules.excusing(&self.problem.fixed, &self.problem.running).expect(FEW)));
         if self.rules().is_some_and(|rules| !rules.excuses().is_empty()) {
             self.objectives = self.objectives.with_excused();
         }
@@ -161,6 +161,11 @@ impl Snapshot {
     /// The actor's current unit.
     pub fn current(&self, actor: ActorIx) -> Option<UnitIx> {
         self.problem.current[actor]
+    }
+
+    /// The unit where the actor runs: its current one, unless it arrives there.
+    pub fn running(&self, actor: ActorIx) -> Option<UnitIx> {
+        self.problem.running[actor]
     }
 
     /// The cost of moving the actor once.

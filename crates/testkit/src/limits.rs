@@ -9,10 +9,10 @@ use crate::positions::{Assigned, position, same, watts};
 /// The excess over a limit, and the movable actors that take part.
 type Breach = (i128, BTreeSet<usize>);
 
-/// The current placement.
+/// What runs now.
 pub fn now(file: &SnapshotFile) -> Assigned {
-    let unit = |id: &String| file.units.iter().position(|unit| unit.id == *id);
-    file.actors.iter().map(|actor| actor.current.as_ref().and_then(unit)).collect()
+    let unit = |id: &str| file.units.iter().position(|unit| unit.id == *id);
+    file.actors.iter().map(|actor| actor.running().and_then(unit)).collect()
 }
 
 /// Limits that the current placement exceeds with a movable actor.
@@ -21,7 +21,7 @@ pub struct Passed(BTreeMap<String, Breach>);
 impl Passed {
     /// The limits that the current placement exceeds; `None` if there are none.
     pub fn now(file: &SnapshotFile) -> Option<Self> {
-        let runs = |actor: &Actor| !actor.fixed && actor.current.is_some();
+        let runs = |actor: &Actor| !actor.fixed && actor.running().is_some();
         let mut found = file.actors.iter().any(runs).then(|| breaches(file, &now(file)))?;
         // Power that fixed actors draw by themselves is allowed.
         found.retain(|limit, (excess, _)| {

@@ -1,7 +1,7 @@
 //! Snapshots from a line of text, and random ones.
 //!
 //! A unit is `id:kind:capacity`, an actor `id:kind=work,kind=work`. After another colon follow `name=value` pairs,
-//! separated by commas: `node zone numa pool slots power idle` of a unit, `at move fixed group` of an actor. Other
+//! separated by commas: `node zone numa pool slots power idle` of a unit, `at move fixed arriving group` of an actor. Other
 //! names are resources; `node.memory` is a resource of the node. Rules are statements that end with `;`.
 
 use placement::file::{
@@ -94,6 +94,7 @@ fn actor(text: &str) -> Actor {
             "group" => actor.group = Some(value.to_owned()),
             "move" => actor.move_cost = value.parse().unwrap(),
             "fixed" => actor.fixed = true,
+            "arriving" => actor.arriving = true,
             resource => match resource.strip_prefix("node.") {
                 Some(resource) => actor.runs_on.values_mut().for_each(|needs| {
                     needs.node_requires.insert(resource.to_owned(), value.parse().unwrap());

@@ -301,9 +301,10 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             actors.iter().all(|actor| free(actor).is_none_or(|there| inside(places, there)))
         }
         Constraint::Never { actors, places, except_current, .. } => actors.iter().all(|actor| {
-            let home = file.actors.iter().find(|a| a.id == *actor).and_then(|a| a.current.as_ref());
-            free(actor)
-                .is_none_or(|there| !inside(places, there) || (*except_current && home == Some(&there.id)))
+            let home = file.actors.iter().find(|a| a.id == *actor).and_then(|a| a.running());
+            free(actor).is_none_or(|there| {
+                !inside(places, there) || (*except_current && home == Some(there.id.as_str()))
+            })
         }),
         Constraint::PowerCap { on, max, .. } => file.units.iter().all(|one| {
             let of_place = |unit: &&Unit| match on {
@@ -343,8 +344,8 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
         }
         Constraint::Peers { actors, peers, domains, max, skew, join, .. } => {
             let arrives = |id: &String| {
-                let home = file.actors.iter().find(|a| a.id == *id).and_then(|a| a.current.as_ref());
-                free(id).is_some_and(|there| home != Some(&there.id))
+                let home = file.actors.iter().find(|a| a.id == *id).and_then(|a| a.running());
+                free(id).is_some_and(|there| home != Some(there.id.as_str()))
             };
             let is_in = |id: &String, domain: &Domain| {
                 at.get(id.as_str()).is_some_and(|unit| domain.nodes.contains(&unit.node))

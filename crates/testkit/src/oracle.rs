@@ -349,8 +349,8 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
         }
         Constraint::Only { actors, places, .. } => each(actors, &|_, there| inside(places, there)),
         Constraint::Never { actors, places, except_current, .. } => each(actors, &|actor, there| {
-            let current = &file.actors[position(file, actor)].current;
-            !inside(places, there) || (*except_current && current.as_ref() == Some(&there.id))
+            let running = file.actors[position(file, actor)].running();
+            !inside(places, there) || (*except_current && running == Some(there.id.as_str()))
         }),
         Constraint::PowerCap { on, max, .. } => {
             let alone: Assigned =
@@ -402,7 +402,7 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                     continue;
                 };
                 let [is_bound, is_peer] = [actors, peers].map(|ids| ids.contains(&actor.id));
-                let is_new = !actor.fixed && actor.current.as_ref() != Some(&unit.id);
+                let is_new = !actor.fixed && actor.running() != Some(unit.id.as_str());
                 counts[domain] += u64::from(is_peer);
                 seeds[domain] += u64::from(is_peer && !(is_bound && is_new));
                 arrivals[domain] |= is_new && (is_bound || is_peer);

@@ -78,8 +78,9 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, observed: &ObservedS
     let nowhere = own().filter(|&actor| decided(actor).is_some_and(|unit| is_at(actor) != Some(unit)));
     let mut found: BTreeSet<String> = nowhere.map(|actor| name(actor).to_owned()).collect();
     let is_there = |actor: ActorIx| {
+        let runs = snapshot.running(actor).is_some();
         let pod = observed.instances.get(name(actor)).and_then(|instance| instance.pod.as_ref());
-        pod.is_some_and(|pod| pod.unit.as_ref() == decided(actor))
+        runs && pod.is_some_and(|pod| pod.unit.as_ref() == decided(actor))
     };
     let is_new = |actor: &ActorIx| incumbent[*actor].is_some() && !is_there(*actor);
     let newcomers: Vec<(ActorIx, UnitIx)> =

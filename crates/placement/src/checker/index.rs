@@ -9,8 +9,8 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 /// Names of the file resolved to positions.
 #[derive(Debug)]
 pub(crate) struct CheckerIndex {
-    /// By actor: its current unit.
-    pub home: Assignment,
+    /// By actor: the unit where it runs.
+    pub running: Assignment,
     /// By actor: the `pin`, `only` and `never` that name it, by position.
     pub about: IxVec<ActorIx, Vec<usize>>,
     /// By `pin`, `only` and `never`: the units that it names.
@@ -32,7 +32,7 @@ impl CheckerIndex {
         let ids = file.units.iter().map(|unit| unit.id.as_str());
         let units: BTreeMap<&str, UnitIx> = ids.zip(UnitIx::first(file.units.len())).collect();
         let mut reading = Self {
-            home: file.actors.iter().map(|actor| Some(units[actor.current.as_deref()?])).collect(),
+            running: file.actors.iter().map(|actor| Some(units[actor.running()?])).collect(),
             about: IxVec::of(Vec::new(), file.actors.len()),
             named: BTreeMap::new(),
             related: BTreeMap::new(),

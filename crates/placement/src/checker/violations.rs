@@ -10,7 +10,7 @@ use crate::{Assignment, Snapshot, constraints};
 impl Snapshot {
     /// All violations of the assignment; empty if it is feasible.
     pub fn violations(&self, assignment: &Assignment) -> Vec<Violation> {
-        self.violations_after(&self.reading().home, assignment)
+        self.violations_after(&self.reading().running, assignment)
     }
 
     /// The same, with limits of the file grandfathered for the placements `before`, a part of the file's current placement.

@@ -1,4 +1,4 @@
-//! `never`: actors are excluded from some places, current placements exempt if it says so.
+//! `never`: actors are excluded from some places, those that run there exempt if it says so.
 
 use super::{ConstraintKind, places};
 use crate::checker::checked::{Checked, Violation};

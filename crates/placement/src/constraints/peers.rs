@@ -1,7 +1,7 @@
 //! `peers`: the peers in the domain of an arriving actor.
 //!
 //! It has the semantics of kube-scheduler's filters for inter-pod affinity and topology spread: they bind a pod while it is
-//! scheduled, and never evict one. An actor *arrives* unless it is fixed or stays on its current unit.
+//! scheduled, and never evict one. An actor *arrives* unless it is fixed or stays where it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Ledger {
 
 fn arrives(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> bool {
     let problem = snapshot.problem();
-    !problem.fixed[actor] && problem.current[actor] != Some(unit)
+    !problem.fixed[actor] && problem.running[actor] != Some(unit)
 }
 
 /// All of them, each with its position in the file.
@@ -251,9 +251,9 @@ impl ConstraintKind for Peers {
             let as_number = |count: usize| i64::try_from(count).ok();
             let members = ledger.parts.enumerate().filter(|(_, part)| **part != Part::default());
             let homes: BTreeSet<UnitIx> =
-                members.filter_map(|(actor, _)| snapshot.problem().current[actor]).collect();
+                members.filter_map(|(actor, _)| snapshot.problem().running[actor]).collect();
             for (unit, domain) in ledger.domain.enumerate() {
-                // On its current unit an actor is exempt.
+                // Where it runs an actor is exempt.
                 let home = as_number(unit.at()).filter(|_| homes.contains(&unit));
                 tell(unit, vec![domain.and_then(as_number), home]);
             }
@@ -334,7 +334,7 @@ fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
         }
     }
     let arrives = |(actor, unit): &(ActorIx, UnitIx)| {
-        !checked.is_fixed(*actor) && checked.reading.home[*actor] != Some(*unit)
+        !checked.is_fixed(*actor) && checked.reading.running[*actor] != Some(*unit)
     };
     let count = |at: usize| {
         let own = held[at].iter().filter(|(actor, _)| is_in(peers, *actor)).count();

@@ -4,7 +4,7 @@ use crate::checker::checked::{Checked, Rule, Violation};
 use crate::file::format::Constraint;
 
 /// Finds violations of `obeys`, given the constraint, whether it names the unit of one of its actors, and whether that
-/// is the current unit.
+/// is where the actor runs.
 pub(super) fn check(
     checked: &Checked,
     found: &mut Vec<Violation>,
@@ -13,7 +13,7 @@ pub(super) fn check(
     for (actor, at) in checked.placed().filter(|(actor, _)| !checked.is_fixed(*actor)) {
         for &position in &checked.reading.about[actor] {
             let is_named = checked.reading.named[&position].contains(&at);
-            let is_home = checked.reading.home[actor] == Some(at);
+            let is_home = checked.reading.running[actor] == Some(at);
             if !obeys(&checked.file.constraints[position], is_named, is_home) {
                 let (actor, unit) = (&checked.actor(actor).id, &checked.unit(at).id);
                 let says = format!("{actor} not on {unit}: {}", super::says(checked.file, position));

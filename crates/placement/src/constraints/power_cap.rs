@@ -55,7 +55,7 @@ impl ConstraintKind for PowerCap {
         if problem.caps.is_empty() {
             return;
         }
-        let draws = problem.unit_draws(&problem.current);
+        let draws = problem.unit_draws(&problem.running);
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
             // Power of fixed actors alone is permitted: an assignment that adds nothing violates nothing.
@@ -148,7 +148,7 @@ impl ConstraintKind for PowerCap {
             return;
         }
         let (all, fixed) =
-            (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.home, false));
+            (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.running, false));
         let mut now = None;
         let no_actor = BTreeSet::new();
         for (position, on, max) in caps {

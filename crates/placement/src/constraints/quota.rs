@@ -188,7 +188,7 @@ impl ConstraintKind for Quota {
             let Constraint::Quota { actors, max, .. } = given else { continue };
             let uses = once_each(actors).filter_map(|id| {
                 let actor = now.problem.actor_by_id[id];
-                let unit = now.problem.current[actor]?;
+                let unit = now.problem.running[actor]?;
                 Some((actor, amount(given, &now.file.actors[actor.at()], &now.file.units[unit.at()])))
             });
             if now.is_broken(uses, number(*max)) && now.affords(literals(now, given, actors)) {

@@ -53,7 +53,7 @@ const RELATED: &str = "related";
 fn in_breach(problem: &Problem, relation: &dense::Relation) -> Vec<ActorIx> {
     let there = relation.actors.iter();
     let places: Vec<(ActorIx, PlaceIx)> = there
-        .filter_map(|&actor| Some((actor, problem.place(relation.scope, problem.current[actor]?))))
+        .filter_map(|&actor| Some((actor, problem.place(relation.scope, problem.running[actor]?))))
         .collect();
     let mut all: BTreeMap<PlaceIx, [usize; 2]> = BTreeMap::new();
     let mut sum = [0; 2];
@@ -86,7 +86,7 @@ fn most_literals(
         return 2 * all(actors) + 5 * all(in_breach);
     }
     // Each co-located set is combined with every unplaced actor.
-    let at = |actor: &ActorIx| problem.current[*actor].map(|unit| problem.place(relation.scope, unit));
+    let at = |actor: &ActorIx| problem.running[*actor].map(|unit| problem.place(relation.scope, unit));
     let crowds = actors.iter().filter_map(at).collect::<BTreeSet<PlaceIx>>().len();
     let coming: Vec<ActorIx> = actors.iter().copied().filter(|actor| at(actor).is_none()).collect();
     let beside = crowds * (2 * all(&coming).min(problem.capacity.len()) + coming.len());
@@ -112,7 +112,7 @@ fn write_out(writer: &mut Writer, relation: &dense::Relation) {
     let in_breach: Vec<ActorIx> = actors.iter().copied().filter(is_suspended).collect();
     let (mut crowds, mut others) = (GroupUnitCounts::new(), Vec::new());
     for &actor in &actors {
-        match problem.current[actor] {
+        match problem.running[actor] {
             Some(unit) => crowds.entry(problem.place(relation.scope, unit)).or_default().push(actor),
             None => others.push(actor),
         }

@@ -243,7 +243,7 @@ fn uses(
         let there = units.iter().copied().filter(move |unit| writer.is_place(actor, *unit));
         there.map(move |unit| {
             let could_run = writer.problem.implementation(actor, unit).is_some();
-            let amount = if could_run || of_node || writer.problem.current[actor] == Some(unit) {
+            let amount = if could_run || of_node || writer.problem.running[actor] == Some(unit) {
                 need(writer.problem, of_node, actor, unit, resource)
             } else {
                 // The actor itself requires this on every kind.

@@ -42,7 +42,7 @@ pub(super) fn most_loads(problem: &Problem) -> IxVec<UnitIx, Load> {
         }
     }
     let mut loads: IxVec<UnitIx, Load> = problem.unit_kind.iter().map(|kind| of_kind[*kind]).collect();
-    for (actor, place) in problem.current.enumerate() {
+    for (actor, place) in problem.running.enumerate() {
         if let Some(unit) = *place
             && (problem.fixed[actor] || problem.implementation(actor, unit).is_none())
         {

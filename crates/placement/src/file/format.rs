@@ -205,6 +205,17 @@ pub struct Actor {
     /// Its current unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
+    /// Whether its pod is not bound: it is scheduled again even if it stays at `current`. Ignored for a fixed actor.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub arriving: bool,
+}
+
+impl Actor {
+    /// The unit where it runs: `current`, unless it arrives there. What runs is exempt from some rules and excused by others.
+    #[must_use]
+    pub fn running(&self) -> Option<&str> {
+        self.current.as_deref().filter(|_| self.fixed || !self.arriving)
+    }
 }
 
 /// The requirements of an actor on one kind; written as a number if there is only work.

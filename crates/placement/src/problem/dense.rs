@@ -127,8 +127,10 @@ pub struct Problem {
     pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
     /// By actor and kind.
     pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
-    /// By actor: its current unit.
+    /// By actor: its current unit, which it is priced for leaving.
     pub current: IxVec<ActorIx, Option<UnitIx>>,
+    /// By actor: the unit where it runs, for exemptions and excuses: its current one, unless it arrives there.
+    pub running: IxVec<ActorIx, Option<UnitIx>>,
     /// By actor: whether it belongs to another application and stays.
     pub fixed: IxVec<ActorIx, bool>,
     /// Movable actors, ascending.
@@ -272,6 +274,7 @@ impl Problem {
             }
             self.implementations.push(by_kind);
             self.current.push(actor.current.as_ref().map(|unit| self.unit_by_id[unit]));
+            self.running.push(actor.running().map(|unit| self.unit_by_id[unit]));
             self.move_cost.push(number(actor.move_cost));
             let position = self.fixed.push(actor.fixed);
             if !actor.fixed {
@@ -398,7 +401,7 @@ impl Problem {
         let mut alike: BTreeMap<_, SetIx> = BTreeMap::new();
         let mut set_of = IxVec::new();
         for (actor, given) in self.current.positions().zip(&file.actors) {
-            let home = self.current[actor];
+            let home = self.running[actor];
             let is_own = |rule: &RuleIx| self.rules[*rule].except_current;
             let told_apart = home.filter(|_| given.fixed || self.rules_of[actor].iter().any(is_own));
             let key = (&self.implementations[actor], &self.rules_of[actor], told_apart, given.fixed);

@@ -43,7 +43,7 @@ impl Problem {
 
     /// Whether a rule permits the actor on the unit.
     pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
-        rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
+        rule.allows[unit] || (rule.except_current && self.running[actor] == Some(unit))
     }
 
     /// The domain of a unit within a scope.

@@ -37,7 +37,7 @@ impl LiteralBudget {
     }
 }
 
-/// Current placements by unit and by node, ascending.
+/// What runs now, by unit and by node, ascending.
 pub(crate) struct Now<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
@@ -54,7 +54,7 @@ impl<'a> Now<'a> {
     pub fn new(file: &'a SnapshotFile, problem: &'a Problem) -> Self {
         let mut on_unit = IxVec::of(Vec::new(), problem.capacity.len());
         let mut on_node = IxVec::of(Vec::new(), problem.nodes.len());
-        for (actor, place) in problem.current.enumerate() {
+        for (actor, place) in problem.running.enumerate() {
             if let Some(unit) = *place {
                 on_unit[unit].push(actor);
                 on_node[problem.unit_node[unit]].push((actor, unit));
@@ -80,7 +80,7 @@ impl<'a> Now<'a> {
         self.movable[self.problem.unit_kind[unit]] + self.on_unit[unit].len()
     }
 
-    /// The maximum number of units on which an actor is represented: those of its kinds, and its current one; one for a fixed actor.
+    /// The maximum number of units on which an actor is represented: those of its kinds, and the one where it runs; one for a fixed actor.
     pub fn places(&self, actor: ActorIx) -> usize {
         if self.problem.fixed[actor] {
             return 1;
@@ -147,13 +147,13 @@ impl<'a> Writer<'a> {
         literal(atom)
     }
 
-    /// The candidates of an actor, and its current unit even if it is none, ascending.
+    /// The candidates of an actor, and the unit where it runs even if it is none, ascending.
     pub fn places(&self, actor: ActorIx) -> Vec<UnitIx> {
         if self.everywhere && !self.problem.fixed[actor] {
             return self.problem.capacity.positions().collect();
         }
         let mut units = self.problem.candidates(actor).to_vec();
-        if let Some(here) = self.problem.current[actor]
+        if let Some(here) = self.problem.running[actor]
             && let Err(position) = units.binary_search(&here)
         {
             units.insert(position, here);
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
     pub fn is_place(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let problem = self.problem;
         (self.everywhere && !problem.fixed[actor])
-            || problem.current[actor] == Some(unit)
+            || problem.running[actor] == Some(unit)
             || problem.candidates(actor).binary_search(&unit).is_ok()
     }
 

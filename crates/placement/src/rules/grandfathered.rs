@@ -1,4 +1,4 @@
-//! Grandfathering: violations that the current placement already has.
+//! Grandfathering: violations that what runs now already has.
 //!
 //! A case that the current placement violates is tolerated for the actors that take part now, as long as no actor joins and the
 //! violation does not grow; each of these actors counts once, above every level, so that the violation is repaired if possible.

@@ -116,13 +116,15 @@ fn movable(snapshot: &Snapshot) -> impl Iterator<Item = ActorIx> {
     ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor))
 }
 
-/// Places running actors where they are. Without a clock all of them.
+/// Places actors where they are, running ones before arriving ones. Without a clock all of them.
 fn keep_running_actors(
     state: &mut State,
     snapshot: &Snapshot,
     clock: &mut Option<&mut StopClock>,
 ) -> Result<(), Expired> {
-    for actor in movable(snapshot) {
+    let mut actors: Vec<ActorIx> = movable(snapshot).collect();
+    actors.sort_by_key(|actor| snapshot.running(*actor).is_none());
+    for actor in actors {
         if let Some(unit) = snapshot.problem().current[actor]
             && state.admits(actor, unit)
         {

@@ -107,6 +107,7 @@ impl LoadWorld {
             move_cost: 0,
             fixed: false,
             current: current[at].map(|unit| format!("u-{unit}")),
+            arriving: false,
         };
         let message = |(from, to, count): (&str, &str, u64)| Message {
             from: format!("{prefix}{from}"),

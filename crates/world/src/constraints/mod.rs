@@ -30,6 +30,7 @@ use crate::constraints::pods::topology_spread::topology_spread;
 use crate::constraints::volumes::disks::disk_constraints;
 use crate::constraints::volumes::volume_constraints::volume_constraints;
 use crate::demand::actors::ApplicationActors;
+use crate::index::loads::BoundPods;
 use crate::units::FreeNode;
 use crate::units::offer::Offer;
 use crate::units::unit::{CordonReason, Unit};
@@ -41,7 +42,7 @@ pub(crate) fn constraints(
     (application, actors): (&ActorApplication, &ApplicationActors),
     nodes: &[FreeNode],
     offer: &Offer,
-    now: Timestamp,
+    (bound, now): (&BoundPods, Timestamp),
 ) -> Vec<Constraint> {
     let mut rules = Vec::new();
     for group in &application.spec.actors {
@@ -57,7 +58,7 @@ pub(crate) fn constraints(
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, (application, actors), now));
     rules.extend(shared_counters(index, (application, actors), offer));
-    rules.extend(between_pods(index, (application, actors), &devices, offer));
+    rules.extend(between_pods(index, (application, actors), &devices, (offer, bound)));
     rules.extend(ActiveRefusals::of(index, application, now).rules(actors, &specs, offer));
     rules
 }
@@ -119,13 +120,13 @@ fn between_pods(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
     devices: &ClaimableDevices,
-    offer: &Offer,
+    (offer, bound): (&Offer, &BoundPods),
 ) -> Vec<Constraint> {
     let namespace = ApplicationKey::of(application).namespace;
     let templates = templates(index, application, actors);
     let existing = existing_pods(index, (application, actors), &templates);
     let (namespace, templates, existing) = (namespace.as_str(), &templates[..], &existing[..]);
-    let of = PodRules { index, application, namespace, templates, existing, offer };
+    let of = PodRules { index, application, namespace, templates, existing, bound, offer };
     let mut rules = pod_affinity(&of);
     rules.extend(topology_spread(&of));
     rules.extend(host_port_constraints(&of));

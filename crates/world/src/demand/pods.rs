@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crds::labels;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
     Container, ContainerStatus, Node, Pod, PodSpec, PodStatus, ResourceRequirements,
 };
@@ -21,6 +22,16 @@ pub(crate) type Amounts = BTreeMap<String, Quantity>;
 pub fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a terminating pod should have ended: neither quotas nor Cairn wait for it (`QuotaV1Pod` of Kubernetes).
+pub(crate) fn is_past_grace(pod: &Pod, now: Timestamp) -> bool {
+    let end = || {
+        let seconds = pod.metadata.deletion_grace_period_seconds?;
+        let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
+        deleted.checked_add(SignedDuration::from_secs(seconds)).ok()
+    };
+    end().is_some_and(|end| now > end)
 }
 
 /// The node where kube-scheduler counts a pod: its own, or the one that it is nominated for after it preempted others there.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use counters::MeasuredNumbers;
 use crds::{ActorApplication, DevicePool, Placement};
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::demand::Numbers;
 use crate::demand::actors::ApplicationActors;
@@ -93,6 +94,18 @@ pub(crate) struct RunningPod<'a> {
     pub asks: &'a Quantities,
     /// Whether it is terminating.
     pub is_terminating: bool,
+    /// The pod itself.
+    pub pod: &'a Pod,
+}
+
+/// Pods that hold a node, by the short name of their actor: bound, not ended, and not past their grace period.
+pub(crate) type BoundPods<'a> = BTreeMap<String, RunningPod<'a>>;
+
+impl RunningPod<'_> {
+    /// The node that it is bound to.
+    pub fn node(&self) -> Option<&str> {
+        self.pod.spec.as_ref()?.node_name.as_deref()
+    }
 }
 
 /// Load of one application.

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use crds::{ActorApplication, Implementation};
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{exceeded_resources, is_terminal, unit_of};
+use crate::demand::pods::{exceeded_resources, is_past_grace, is_terminal, unit_of};
 use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
-use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
+use crate::index::loads::{ApplicationFacts, BoundPods, LoadSum, Loads, Measure, RunningPod};
 use crate::index::names::{Name, namespace_of};
 use crate::index::ownership::Ownership;
 use crate::units::plugin::device_resource::{Provides, provides};
@@ -64,10 +65,18 @@ impl Index {
         let found = instances.filter_map(|instance| Some((actors_of_instance(instance), pod(instance)?)));
         let there = |(actors, (unit, held)): (Vec<ActorName>, (&'a str, &'a IndexedPod))| {
             let is_terminating = held.pod.metadata.deletion_timestamp.is_some();
-            let pod = move |actor| RunningPod { actor, unit, asks: &held.asks, is_terminating };
+            let pod =
+                move |actor| RunningPod { actor, unit, asks: &held.asks, is_terminating, pod: &held.pod };
             actors.into_iter().map(pod)
         };
         found.flat_map(there).collect()
+    }
+
+    /// The application's pods that hold a node.
+    pub(crate) fn bound_pods(&self, application: &ActorApplication, now: Timestamp) -> BoundPods<'_> {
+        let pods = self.pods_of(application).into_iter();
+        let bound = pods.filter(|pod| pod.node().is_some() && !is_past_grace(pod.pod, now));
+        bound.map(|pod| (pod.actor.short(), pod)).collect()
     }
 
     /// Called before and after a pod changes: marks its application's load for recounting if it depends on the pod.

@@ -27,6 +27,7 @@ use crate::digest::digest;
 use crate::index::loads::{LoadSum, RunningPod};
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
+use crate::snapshot::arriving::mark_arriving;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
 use crate::snapshot::links::add_links;
 use crate::snapshot::measured::{Replaced, replace_measured};
@@ -139,6 +140,7 @@ pub fn assemble_measured(
     let numbers = Numbers::of(application, &actors, policy).map_err(AssembleError::Invalid)?;
     let free = free_nodes(index);
     let offer = index.offer(policy);
+    let bound = index.bound_pods(application, now);
     let mut file = SnapshotFile {
         version: VERSION,
         application: Some(key.to_string()),
@@ -146,7 +148,7 @@ pub fn assemble_measured(
         exchange_cost: policy.exchange_cost.clone(),
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
-        constraints: constraints(index, (application, &actors), &free, &offer, now),
+        constraints: constraints(index, (application, &actors), &free, &offer, (&bound, now)),
         left_to_scheduler: left_to_scheduler(index, (application, &actors)),
         ..SnapshotFile::default()
     };
@@ -160,7 +162,7 @@ pub fn assemble_measured(
         .iter()
         .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
         .collect();
-    let outcasts = UnschedulablePods::of(index, application, &free);
+    let outcasts = UnschedulablePods::of(index, application, &free, &bound);
     let place = |name: &ActorName, unit: &&Unit| {
         !outcasts.has(name, unit)
             && !refused.has(name, unit)
@@ -171,6 +173,7 @@ pub fn assemble_measured(
     add_application(&mut file, (application, &actors), &numbers, |name| {
         current(name).map(|unit| (unit, false))
     });
+    mark_arriving(&mut file.actors, &bound);
     let replaced = measured.map(|measured| Arc::new(replace_measured(&mut file, key, measured)));
     // A program may refer to actors of other applications.
     let are_listed = policy.rules().is_some_and(|program| !program.trim().is_empty());

@@ -54,7 +54,7 @@ impl AssembledSnapshot {
         }
         let mut actors: Vec<Actor> = whole.actors.iter().filter(own).cloned().collect();
         for actor in &mut actors {
-            actor.current = None;
+            (actor.current, actor.arriving) = (None, false);
         }
         // Digests count memory in MiB, whatever the snapshot's unit.
         round_requests_up(&mut actors);

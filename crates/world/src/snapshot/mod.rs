@@ -1,5 +1,6 @@
 //! Builds the planner snapshot of an application.
 
+mod arriving;
 pub(crate) mod assemble;
 pub(crate) mod demand;
 pub(crate) mod entries;

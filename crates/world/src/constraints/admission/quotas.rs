@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use placement::file::Constraint;
 
 use crate::constraints::admission::resource_limits::is_unscoped;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
-use crate::demand::pods::{add, is_terminal, requests, resource_amounts, resource_unit};
+use crate::demand::pods::{add, is_past_grace, is_terminal, requests, resource_amounts, resource_unit};
 use crate::demand::requested;
 use crate::index::names::namespace_of;
 use crate::index::ownership::Ownership;
@@ -129,7 +129,7 @@ fn of_namespace(
         return Vec::new();
     }
     let others = used_by_others(index, application, key, now);
-    let ended = index.held_in(&key.namespace).into_iter().filter(|held| is_terminal(&held.pod)).count();
+    let ended = ended_pods(index, own, &key.namespace);
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut bounds = Vec::new();
     for quota in quotas {
@@ -141,7 +141,7 @@ fn of_namespace(
             let (unit, scale) = resource_unit(resource);
             let mut taken = others.get(&unit).copied().unwrap_or(0);
             if name == "count/pods" {
-                taken = taken.saturating_add(u64::try_from(ended).unwrap_or(u64::MAX));
+                taken = taken.saturating_add(ended);
             }
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
@@ -173,6 +173,22 @@ fn of_namespace(
     bounds
 }
 
+/// Pods of a namespace that have ended and still exist. One of a wanted actor is deleted before its successor, which has its
+/// name, is created.
+fn ended_pods(
+    index: &Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    namespace: &str,
+) -> u64 {
+    let wanted: BTreeSet<String> = actors.names.iter().map(object_name).collect();
+    let is_replaced = |held: &IndexedPod| {
+        wanted.contains(&held.pod.name_any())
+            && matches!(index.owner_of_pod(&held.pod), Ownership::OwnedBy((owner, _)) if owner.uid() == application.uid())
+    };
+    let ended = index.held_in(namespace).into_iter().filter(|held| is_terminal(&held.pod));
+    u64::try_from(ended.filter(|held| !is_replaced(held)).count()).unwrap_or(u64::MAX)
+}
+
 /// Remaining quota of a device over the pools that provide it; each actor requests one.
 fn of_devices(
     own: (&ActorApplication, &ApplicationActors),
@@ -190,16 +206,6 @@ fn of_devices(
     let reason = Some(reason.to_owned());
     let (units, resource) = (None, None);
     is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, units, resource, max: left, reason })
-}
-
-/// `QuotaV1Pod`: a pod that should have ended does not count.
-fn is_past_grace(pod: &Pod, now: Timestamp) -> bool {
-    let end = || {
-        let seconds = pod.metadata.deletion_grace_period_seconds?;
-        let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
-        deleted.checked_add(SignedDuration::from_secs(seconds)).ok()
-    };
-    end().is_some_and(|end| now > end)
 }
 
 fn shown(amount: Exact) -> String {

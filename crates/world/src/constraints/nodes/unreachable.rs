@@ -1,6 +1,5 @@
 //! Unreachable nodes.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use control::NodeOutage;
@@ -11,9 +10,7 @@ use crate::constraints::admission::admits::AdmittedSpecs;
 use crate::constraints::nodes::selectors::{
     has_repelling_taint, is_not_ready, is_out_of_service, not_ready_taints, objection,
 };
-use crate::demand::actors::actors_of_instance;
-use crate::demand::pods::{is_terminal, unit_of};
-use crate::snapshot::model::owned_objects;
+use crate::index::loads::BoundPods;
 use crate::units::FreeNode;
 use crate::units::unit::Unit;
 use crate::{ActorName, Index};
@@ -52,21 +49,23 @@ fn node_outage(node: &Node) -> NodeOutage {
 ///
 /// A pod that runs on a cordoned or unreachable node stays; once evicted, its actor is placed elsewhere.
 pub(crate) struct UnschedulablePods<'a> {
-    index: &'a Index,
-    application: &'a ActorApplication,
     specs: AdmittedSpecs<'a>,
     /// Nodes that may reject pods.
     nodes: BTreeMap<&'a str, &'a Node>,
-    /// Units of live pods, by the actor's short name.
-    live: OnceCell<BTreeMap<String, String>>,
+    bound: &'a BoundPods<'a>,
 }
 
 impl<'a> UnschedulablePods<'a> {
-    pub fn of(index: &'a Index, application: &'a ActorApplication, free: &'a [FreeNode<'a>]) -> Self {
+    pub fn of(
+        index: &'a Index,
+        application: &'a ActorApplication,
+        free: &'a [FreeNode<'a>],
+        bound: &'a BoundPods<'a>,
+    ) -> Self {
         let nodes = free.iter().filter(|free| has_repelling_taint(free.node));
         let nodes = nodes.map(|free| (free.name, free.node)).collect();
         let specs = AdmittedSpecs::of(index, application);
-        Self { index, application, specs, nodes, live: OnceCell::new() }
+        Self { specs, nodes, bound }
     }
 
     /// Whether this actor, decided on this unit, cannot restart there.
@@ -77,21 +76,9 @@ impl<'a> UnschedulablePods<'a> {
         };
         let is_rejected = self.specs.obstacle(&actor.group, unit).is_some()
             || repels().is_some_and(|objection| objection.except_current);
-        let live = || self.live.get_or_init(|| live_pods(self.index, self.application));
-        is_rejected && live().get(&actor.short()) != Some(&unit.id)
+        let pod = || self.bound.get(&actor.short());
+        is_rejected && !pod().is_some_and(|pod| !pod.is_terminating && pod.unit == unit.id)
     }
-}
-
-/// Units of an application's live pods, by the actor's short name.
-fn live_pods(index: &Index, application: &ActorApplication) -> BTreeMap<String, String> {
-    let mut live = BTreeMap::new();
-    for (instance, pod) in owned_objects(index, application).values() {
-        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
-        if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
-            live.extend(actors_of_instance(instance).iter().map(|name| (name.short(), unit.to_owned())));
-        }
-    }
-    live
 }
 
 #[cfg(test)]

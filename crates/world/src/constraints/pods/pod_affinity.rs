@@ -134,8 +134,14 @@ fn kept_apart(of: &PodRules, term: &PodTerm, actors: &BTreeSet<String>) -> Optio
     }
     let reason = Some(format!("anti-affinity to {} by {}", term.pods(), term.topology_key));
     let all_known = of.offer.units.iter().all(|unit| domains.at(&unit.node).is_some());
+    // `apart` would be mended at once by moving a running actor; `peers` binds only those that arrive.
+    let share_one = || {
+        let mut taken = BTreeSet::new();
+        let pods = actors.iter().filter_map(|id| of.bound.get(id.rsplit('/').next()?));
+        pods.filter_map(|pod| domains.at(pod.node()?)).any(|domain| !taken.insert(domain))
+    };
     let scope = match term.topology_key.as_str() {
-        _ if !all_known || peers != actors => None,
+        _ if !all_known || peers != actors || share_one() => None,
         ZONE => Some(Scope::Zone),
         _ => domains.are_nodes().then_some(Scope::Node),
     };

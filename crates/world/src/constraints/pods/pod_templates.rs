@@ -14,6 +14,7 @@ use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::pods::{is_terminal, scheduled_node};
 use crate::demand::requested::{admission, desired_actors};
 use crate::demand::size::exceeds_limits;
+use crate::index::loads::BoundPods;
 use crate::index::ownership::Ownership;
 use crate::units::offer::Offer;
 use crate::{ActorName, ApplicationKey, Index};
@@ -126,6 +127,8 @@ pub(crate) struct PodRules<'a> {
     pub templates: &'a [PodTemplate<'a>],
     /// Pods other than those of the application's actors.
     pub existing: &'a [ExistingPod<'a>],
+    /// Pods of the application's actors that hold a node.
+    pub bound: &'a BoundPods<'a>,
     pub offer: &'a Offer,
 }
 

@@ -1,6 +1,7 @@
 //! Snapshots of small clusters.
 
 mod admission;
+mod arriving;
 mod between_pods;
 mod cluster;
 mod demand;
