@@ -23,6 +23,8 @@ use crate::print_warning;
 
 /// The hint when a list is forbidden.
 const VIEW_ROLE_HINT: &str = "; you need the role view in the namespace";
+/// The hint when a list over the whole cluster is forbidden.
+const CLUSTER_ROLE_HINT: &str = "; you need a ClusterRole that may list them, with a ClusterRoleBinding";
 
 /// The accessible objects, and the kinds that are not fully accessible.
 #[derive(Debug, Default)]
@@ -51,17 +53,25 @@ impl AccessibleObjects {
         found.find(|kind| !kind.except_one_namespace).map(|kind| kind.why.clone())
     }
 
-    /// Descriptions of what is inaccessible.
+    /// Notes on what is inaccessible, and on what is not installed.
     pub fn describe_inaccessible(&self) -> Vec<String> {
-        let names = |partly: bool| {
-            let kinds = self.inaccessible.iter().filter(|(_, kind)| kind.except_one_namespace == partly);
+        let names = |is_wanted: &dyn Fn(&InaccessibleKind) -> bool| {
+            let kinds = self.inaccessible.iter().filter(|(_, kind)| is_wanted(kind));
             kinds.map(|(kind, _)| kind.as_str()).collect::<Vec<_>>().join(", ")
         };
-        let all = [("", names(false)), ("in other namespaces: ", names(true))];
-        all.into_iter()
-            .filter(|(_, names)| !names.is_empty())
-            .map(|(scope, names)| format!("{scope}{names}"))
-            .collect()
+        let forbidden = [
+            ("", names(&|kind| !kind.is_unknown && !kind.except_one_namespace)),
+            ("in other namespaces: ", names(&|kind| !kind.is_unknown && kind.except_one_namespace)),
+        ];
+        let forbidden = forbidden.into_iter().filter(|(_, names)| !names.is_empty());
+        let forbidden: Vec<String> = forbidden.map(|(scope, names)| format!("{scope}{names}")).collect();
+        let missing = names(&|kind| kind.is_unknown);
+        let notes = [
+            ("Not accessible with your permissions: ", forbidden.join("; "), ""),
+            ("Not installed in the cluster: ", missing, "; kubectl cairn doctor has the remedy"),
+        ];
+        let notes = notes.into_iter().filter(|(_, names, _)| !names.is_empty());
+        notes.map(|(before, names, after)| format!("{before}{names}{after}")).collect()
     }
 }
 
@@ -81,10 +91,10 @@ impl Lister<'_> {
         &self,
         source: kube::Error,
         except_one_namespace: bool,
+        hint: &str,
     ) -> Result<(), CliError> {
         let code = if let kube::Error::Api(status) = &source { status.code } else { 0 };
-        let error =
-            list_error::<K>(source, if self.needs_all { CLUSTER_ACCESS_HINT } else { VIEW_ROLE_HINT });
+        let error = list_error::<K>(source, if self.needs_all { CLUSTER_ACCESS_HINT } else { hint });
         if self.needs_all || !matches!(code, 403 | 404) {
             return Err(error);
         }
@@ -94,13 +104,13 @@ impl Lister<'_> {
         Ok(())
     }
 
-    async fn list<K>(&self, api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, CliError>
+    async fn list<K>(&self, api: Api<K>, parameters: ListParams, hint: &str) -> Result<Vec<Arc<K>>, CliError>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
     {
         match api.list(&parameters).await {
             Ok(found) => Ok(found.items.into_iter().map(Arc::new).collect()),
-            Err(source) => self.record::<K>(source, false).map(|()| Vec::new()),
+            Err(source) => self.record::<K>(source, false, hint).map(|()| Vec::new()),
         }
     }
 
@@ -109,7 +119,7 @@ impl Lister<'_> {
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
     {
-        self.list(Api::all(self.client.clone()), ListParams::default()).await
+        self.list(Api::all(self.client.clone()), ListParams::default(), CLUSTER_ROLE_HINT).await
     }
 
     /// Adds the objects of a kind that pod templates refer to. A forbidden list is recorded, and no object judged missing.
@@ -180,10 +190,11 @@ impl Lister<'_> {
         };
         let forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
         let Some(namespace) = self.namespace.filter(|_| forbidden) else {
-            return self.record::<K>(source, false).map(|()| Vec::new());
+            return self.record::<K>(source, false, VIEW_ROLE_HINT).map(|()| Vec::new());
         };
-        self.record::<K>(source, true)?;
-        self.list(Api::namespaced(self.client.clone(), namespace), ListParams::default()).await
+        self.record::<K>(source, true, VIEW_ROLE_HINT)?;
+        self.list(Api::namespaced(self.client.clone(), namespace), ListParams::default(), VIEW_ROLE_HINT)
+            .await
     }
 }
 
@@ -194,7 +205,7 @@ impl Lister<'_> {
 /// # Errors
 /// If the cluster cannot be reached.
 pub fn applications(args: &ClusterArgs, namespace: Option<&str>) -> Result<AccessibleObjects, CliError> {
-    block_on(async {
+    block_on(args, async {
         let client = client(args).await?;
         let here = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
         let lister = Lister {
@@ -232,7 +243,7 @@ pub fn required(args: &ClusterArgs) -> Result<Objects, CliError> {
 }
 
 fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObjects, CliError> {
-    block_on(async {
+    block_on(args, async {
         let client = client(args).await?;
         let lister = Lister { client: &client, namespace: None, needs_all, inaccessible: RefCell::default() };
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
@@ -249,7 +260,7 @@ fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObj
             async {
                 futures::try_join!(lister.all(), lister.all(), lister.all(), lister.all(), lister.all())
             },
-            lister.list(policies, selector),
+            lister.list(policies, selector, VIEW_ROLE_HINT),
             lister.scheduling(),
         )?;
         let objects = Objects {

@@ -62,6 +62,11 @@ Exit status: 0 the policy is valid; 1 the policy is invalid, or another error.";
 const HEALTH_EXIT_STATUS: &str = "\
 Exit status: 0 healthy; 2 problems were found and printed; 1 error.";
 
+const DOCTOR_EXIT_STATUS: &str = "\
+Levels: ok; ! warning, Cairn works, but a part is degraded or unprotected; ? not checked; error.
+
+Exit status: 0 no errors, with or without warnings; 2 errors were found and printed; 1 the command failed, or nothing could be checked.";
+
 const COMPLETION_EXAMPLES: &str = "\
 Examples:
   kubectl-cairn completion kubectl > ~/.local/bin/kubectl_complete-cairn && chmod +x ~/.local/bin/kubectl_complete-cairn
@@ -100,7 +105,7 @@ pub enum Command {
     /// Show the decisions that moved the actors of an application, and their outcomes
     History(HistoryArgs),
     /// Check the installation: operator, agents, devices, pools, policies, permissions
-    #[command(after_help = HEALTH_EXIT_STATUS)]
+    #[command(after_help = DOCTOR_EXIT_STATUS)]
     Doctor(DoctorArgs),
     /// Print a completion script for kubectl or a shell
     #[command(after_help = COMPLETION_EXAMPLES)]
@@ -299,7 +304,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub application: Option<ApplicationKey>,
     /// The time at which the expiry of refusals is evaluated (default: the newest timestamp in the files)
-    #[arg(long, value_name = "TIME", requires = "files")]
+    #[arg(long, value_name = "TIME", requires = "files", value_parser = time)]
     pub now: Option<Timestamp>,
     /// The policy of applications that do not set spec.policy
     #[arg(long, value_name = "NAME", default_value = "throughput")]
@@ -321,10 +326,10 @@ pub struct SearchArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Effort limit of one plan in units of work; with the same seed the result is the same on every machine
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub effort: Option<u64>,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number)]
     pub seed: u64,
     /// Override the policy of the application or snapshot: a ConfigMap, a policy.yaml or a program.lp
     #[arg(long, value_name = "FILE")]
@@ -364,10 +369,10 @@ pub struct CheckPolicyArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Effort limit of one plan in units of work; with the same seed the results are the same on every machine
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub effort: Option<u64>,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number)]
     pub seed: u64,
     /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
@@ -427,6 +432,16 @@ pub enum PlanOutput {
     Json,
     /// The planning snapshot.
     Snapshot,
+}
+
+/// Parses a whole number.
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("must be a whole number from 0 to {}, such as 1000", u64::MAX))
+}
+
+/// Parses a time.
+fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be a time, such as 2026-01-31T12:00:00Z".to_owned())
 }
 
 /// Parses a positive duration.

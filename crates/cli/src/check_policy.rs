@@ -21,6 +21,8 @@ use crate::{Outcome, print, read};
 
 /// The most changes that the table lists.
 const MAX_LISTED: usize = 10;
+/// The most characters of a line that an error shows.
+const MAX_LINE: usize = 100;
 
 /// Runs the command.
 pub fn run(args: &CheckPolicyArgs) -> Result<Outcome, CliError> {
@@ -62,7 +64,11 @@ fn render_faults(given: &PolicyFile, text: &str, faults: &[Fault]) -> String {
     let one = |fault: &Fault| {
         let position = format!("{}:{key}{}:{}", given.file(), fault.line(), fault.column());
         let line = lines.get(fault.line() - 1).copied().unwrap_or_default().replace('\t', " ");
-        let indent = " ".repeat(fault.column() - 1);
+        // Of a long line only the neighbourhood of the fault is shown.
+        let column = fault.column() - 1;
+        let start = if line.chars().count() > MAX_LINE { column.saturating_sub(MAX_LINE / 2) } else { 0 };
+        let line: String = line.chars().skip(start).take(MAX_LINE).collect();
+        let indent = " ".repeat(column - start);
         let mark = style.paint(Tone::Bad, "^");
         format!("{}: {}\n  {line}\n  {indent}{mark}", style.paint(Tone::Heading, &position), fault.problem())
     };
@@ -126,7 +132,7 @@ struct ProgramEffect {
 
 fn examine(file: &Path, given: &PolicyFile, args: &CheckPolicyArgs) -> Result<ProgramEffect, CliError> {
     let invalid = |source| CliError::Snapshot { file: read::name(file), source };
-    let before = Snapshot::read(&read::text(file)?).map_err(invalid)?;
+    let before = read::snapshot(file)?;
     let mut plain = before.file().clone();
     if let Some(policy) = &mut plain.policy {
         policy.program = None;

@@ -21,7 +21,7 @@ use self::permissions::{Permission, Scope};
 use crate::access::{AccessibleObjects, everything};
 use crate::args::{DoctorArgs, Output};
 use crate::cluster::{block_on, client};
-use crate::error::CliError;
+use crate::error::{CliError, answer};
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::{Outcome, plan, print};
@@ -32,20 +32,25 @@ const CONCURRENT_REVIEWS: usize = 8;
 /// Runs the command.
 pub fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
     let accessible = everything(&args.cluster)?;
-    let state = block_on(async { Ok(observe(client(&args.cluster).await?, accessible, args).await) })?;
+    let state =
+        block_on(&args.cluster, async { Ok(observe(client(&args.cluster).await?, accessible, args).await) })?;
     let findings = diagnose(&state, &args.default_policy, Timestamp::now());
     print(&match args.output {
         Output::Json => plan::json(&findings),
         Output::Yaml => plan::yaml(&findings),
         Output::Table => render(&findings, Style::of_stdout()),
     })?;
+    if findings.iter().all(|finding| finding.level == Level::Unknown) {
+        let problem = "nothing could be checked; you need read access to the whole cluster";
+        return Err(CliError::Usage(problem.to_owned()));
+    }
     let is_healthy = findings.iter().all(|finding| finding.level < Level::Error);
     Ok(if is_healthy { Outcome::Ok } else { Outcome::Problems })
 }
 
 async fn observe(client: Client, accessible: AccessibleObjects, args: &DoctorArgs) -> InstallationState {
     let namespace = &args.cluster.operator_namespace;
-    let why = |error: kube::Error| error.to_string();
+    let why = |error: kube::Error| answer(&error).unwrap_or_else(|| error.to_string());
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let daemon_sets = Api::<DaemonSet>::namespaced(client.clone(), namespace);
     let leader = Api::<Lease>::namespaced(client.clone(), namespace);

@@ -90,17 +90,25 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The error and its causes in one line, without repetitions.
+    /// The error and its causes in one line, without repetitions and with long words cut.
     pub fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut next = self.source();
         while let Some(cause) = next {
-            let message = cause.to_string();
+            let answer = cause.downcast_ref().and_then(answer);
+            let message = answer.clone().unwrap_or_else(|| cause.to_string());
             if !text.contains(&message) {
                 text = format!("{text}: {message}");
             }
-            next = cause.source();
+            // The cause of an answer is the answer with its reason.
+            next = cause.source().filter(|_| answer.is_none());
         }
-        text
+        placement::shortened(&text)
     }
+}
+
+/// What the API server answered. The error itself is displayed as a data structure.
+pub fn answer(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(answer) = error else { return None };
+    Some(if answer.message.is_empty() { answer.reason.clone() } else { answer.message.clone() })
 }

@@ -14,8 +14,8 @@ use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::{Outcome, cluster, plan, print};
 
-/// The hint when the list is forbidden.
-const HINT: &str = "; you need read access to ControllerRevisions in the namespace";
+/// The hint when a request is forbidden.
+const HINT: &str = "; you need read access to ActorApplications and ControllerRevisions in the namespace";
 
 /// A decision with its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ struct Entry {
 /// Runs the command.
 pub fn run(args: &HistoryArgs) -> Result<Outcome, CliError> {
     let key = cluster::application_key(&args.name, args.namespace.as_deref(), Some(&args.cluster))?;
-    let entries = cluster::block_on(async {
+    let entries = cluster::block_on(&args.cluster, async {
         let client = cluster::client(&args.cluster).await?;
         let applications: Api<ActorApplication> = Api::namespaced(client.clone(), &key.namespace);
         let found = applications.get_opt(&key.name).await;

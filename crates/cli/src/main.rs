@@ -19,6 +19,7 @@ mod plan;
 mod policy;
 mod read;
 mod report;
+mod schema;
 mod search;
 mod status;
 mod style;
@@ -87,27 +88,32 @@ fn exit_code(result: Result<Outcome, CliError>) -> ExitCode {
 /// Prints the completion script for a shell or kubectl.
 fn print_completion(target: CompletionTarget) -> Result<Outcome, CliError> {
     let CompletionTarget::Shell(shell) = target else {
-        print(completion::KUBECTL_SCRIPT)?;
+        print_raw(completion::KUBECTL_SCRIPT)?;
         return Ok(Outcome::Ok);
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kubectl-cairn", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
+    print_raw(&String::from_utf8_lossy(&script))?;
     Ok(Outcome::Ok)
 }
 
 /// Prints an error with its causes.
 fn print_error(error: &CliError) {
-    let _ = writeln!(std::io::stderr(), "error: {}", error.with_causes());
+    let _ = writeln!(std::io::stderr(), "error: {}", text::escaped(&error.with_causes()));
 }
 
 /// Prints a warning.
 fn print_warning(text: &str) {
-    let _ = writeln!(std::io::stderr(), "warning: {text}");
+    let _ = writeln!(std::io::stderr(), "warning: {}", text::escaped(&placement::shortened(text)));
 }
 
-/// Prints a result. A closed pipe is not an error.
+/// Prints a result, with the control characters of its objects escaped. A closed pipe is not an error.
 fn print(text: &str) -> Result<(), CliError> {
+    print_raw(&text::escaped(text))
+}
+
+/// Prints a text as it is.
+fn print_raw(text: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Print { source }),

@@ -82,7 +82,7 @@ fn find(query: &NameQuery) -> Result<Vec<String>, CliError> {
         let contexts = kubeconfig.map(|kubeconfig| kubeconfig.contexts).unwrap_or_default();
         return Ok(contexts.into_iter().map(|context| context.name).collect());
     }
-    block_on(async {
+    block_on(&query.cluster, async {
         let client = client(&query.cluster).await?;
         let all = ListParams::default();
         let found = match query.kind {

@@ -22,7 +22,7 @@ use crate::report::PlanReport;
 use crate::search::{self, PolicyDefaults, Search, SearchResult};
 use crate::style::Style;
 use crate::summary::{self, Title};
-use crate::{Outcome, access, print, print_error, read};
+use crate::{Outcome, access, print, print_error, print_raw, read};
 
 /// A decision with its input.
 struct Decision {
@@ -65,7 +65,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
 
 fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Result<Outcome, CliError> {
     let invalid = |source| CliError::Snapshot { file: read::name(file), source };
-    let mut snapshot = Snapshot::read(&read::text(file)?).map_err(invalid)?;
+    let mut snapshot = read::snapshot(file)?;
     if let Some(given) = given {
         given.check_for_snapshot()?;
     }
@@ -84,7 +84,7 @@ fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Re
         snapshot = record.facts.planned(&base).map_err(invalid)?;
     }
     if args.output == PlanOutput::Snapshot {
-        print(&snapshot.write())?;
+        print_raw(&snapshot.write())?;
         return Ok(Outcome::Ok);
     }
     let defaults =
@@ -233,8 +233,15 @@ pub fn snapshot_of(
         (None, Some(application)) => {
             policy::of_application(objects, application, &args.input.default_policy, on_files)?
         }
-        // `world::snapshot` returns an error that lists the existing applications.
-        (_, None) => (Policy::builtin("throughput"), None),
+        (_, None) => {
+            let known: Vec<String> =
+                objects.applications.iter().map(|it| ApplicationKey::of(it).to_string()).collect();
+            let known = match world::suggestions(&known, &key.to_string()) {
+                none if none.is_empty() => "there are none".to_owned(),
+                known => format!("known: {known}"),
+            };
+            return Err(CliError::Usage(format!("there is no ActorApplication {key}; {known}")));
+        }
     };
     if let Some(levels) = &args.search.objectives {
         policy.objectives = levels.clone();
@@ -258,6 +265,12 @@ fn decide(
 ) -> Result<Decision, CliError> {
     let (world, policy, mut notes) = snapshot_of(objects, key, args, given, now)?;
     notes.extend(pair_limit_note(&world.snapshot));
+    if objects.pools.is_empty() {
+        let place = if args.input.files.is_empty() { "on the cluster" } else { "in the files" };
+        notes.push(format!(
+            "there is no DevicePool {place}, so no actor has a place; examples/pools.yaml is an example"
+        ));
+    }
     let result = search(objects, &world.snapshot, key, args, &policy)?;
     Ok(Decision {
         explained: explained(args, &world.snapshot, &result),
@@ -340,7 +353,7 @@ fn print_snapshot(
     };
     let (world, _, _) = snapshot_of(objects, key, args, given, now)?;
     // Exactly the bytes of the operator's /debug/snapshot.
-    print(&world.snapshot.write())?;
+    print_raw(&world.snapshot.write())?;
     Ok(Outcome::Ok)
 }
 

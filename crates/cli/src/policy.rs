@@ -50,7 +50,15 @@ impl PolicyFile {
     pub fn read_unchecked(path: &Path) -> Result<Self, CliError> {
         let file = read::name(path);
         let text = read::text(path)?;
-        if path.extension().is_some_and(|end| end == "lp") {
+        let invalid = |problem: String| CliError::PolicyFile { file: file.clone(), problem };
+        let is_program = path.extension().is_some_and(|end| end == "lp");
+        let comment = if is_program { '%' } else { '#' };
+        let is_comment = |line: &str| line.trim().is_empty() || line.trim_start().starts_with(comment);
+        if text.lines().all(is_comment) {
+            let problem = "is empty; a policy is a program.lp, a policy.yaml or a ConfigMap with them";
+            return Err(invalid(problem.to_owned()));
+        }
+        if is_program {
             let name = path.file_stem().map_or_else(|| "policy".into(), |stem| stem.to_string_lossy());
             let policy = Policy { program: Some(text), ..Policy::builtin(&name) };
             return Ok(Self {
@@ -61,7 +69,6 @@ impl PolicyFile {
                 is_enforced: false,
             });
         }
-        let invalid = |problem: String| CliError::PolicyFile { file: file.clone(), problem };
         let mut documents = serde_yaml::Deserializer::from_str(&text);
         let first = documents.next().map(|document| Value::deserialize(Strict(document))).transpose();
         let value = first.map_err(|error| invalid(format!("invalid YAML: {error}")))?.unwrap_or_default();

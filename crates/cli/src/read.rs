@@ -5,11 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use placement::Snapshot;
 use serde::Deserialize as _;
 use serde_json::Value;
 use world::Objects;
 
 use crate::error::CliError;
+use crate::print_warning;
+use crate::schema::Schemas;
 
 /// The text of a file, or of standard input if the path is `-`; gzip is decompressed.
 pub fn text(path: &Path) -> Result<String, CliError> {
@@ -29,18 +32,48 @@ pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// The objects in manifests, and the newest timestamp in them.
+/// The snapshot in a file.
+pub fn snapshot(path: &Path) -> Result<Snapshot, CliError> {
+    let text = text(path)?;
+    if text.trim().is_empty() {
+        return Err(CliError::Usage(format!(
+            "{}: is empty; a snapshot is what `kubectl cairn plan -o snapshot` or the operator's /debug/snapshot prints",
+            name(path)
+        )));
+    }
+    Snapshot::read(&text).map_err(|source| CliError::Snapshot { file: name(path), source })
+}
+
+/// The objects in manifests, and the newest timestamp in them. Applications and pools are validated as the API server would.
 pub fn manifests(paths: &[PathBuf]) -> Result<(Objects, Option<Timestamp>), CliError> {
+    let schemas = Schemas::new();
     let mut objects = Objects::default();
     let mut newest = None;
     for path in paths {
         for file in files(path)? {
             let text = text(&file)?;
-            objects.read(&name(&file), &text)?;
+            let invalid = objects.read_valid(&name(&file), &text, |object| schemas.check(object))?;
+            if let Some(error) = invalid.into_iter().next() {
+                return Err(error.into());
+            }
             newest = newest.max(newest_in(&text));
         }
     }
     Ok((objects, newest))
+}
+
+/// The objects in a dump of a cluster. Those that cannot be read, such as ones of a newer version, are left out with a
+/// warning.
+pub fn dump(paths: &[PathBuf]) -> Result<Objects, CliError> {
+    let mut objects = Objects::default();
+    for path in paths {
+        for file in files(path)? {
+            for error in objects.read_valid(&name(&file), &text(&file)?, |_| Ok(()))? {
+                print_warning(&format!("{error}; the object is left out"));
+            }
+        }
+    }
+    Ok(objects)
 }
 
 /// The file itself, or the manifests in a directory, sorted by name.

@@ -24,7 +24,7 @@ pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
             args.name.as_deref().and_then(|name| name.split_once('/')).map(|(namespace, _)| namespace);
         applications(&args.cluster, prefix.or(args.namespace.as_deref()))?
     } else {
-        AccessibleObjects { objects: read::manifests(&args.files)?.0, ..AccessibleObjects::default() }
+        AccessibleObjects { objects: read::dump(&args.files)?, ..AccessibleObjects::default() }
     };
     if let Some(why) = accessible.first_error(&["actorapplications"]) {
         return Err(CliError::Usage(why));
@@ -39,7 +39,7 @@ pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
                 .map(|found| ApplicationStatus::of(found, &lookup))
                 .collect();
             let text = match args.output {
-                Output::Table => page::overview(&shown, style),
+                Output::Table => page::overview(&shown, args.namespace.as_deref(), style),
                 Output::Yaml => plan::yaml(&shown),
                 Output::Json => plan::json(&shown),
             };
@@ -61,8 +61,9 @@ pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
     print(&text)?;
     let inaccessible = accessible.describe_inaccessible();
     if matches!(args.output, Output::Table) && !inaccessible.is_empty() {
-        let note = format!("Not accessible with your permissions: {}", inaccessible.join("; "));
-        print(&format!("\n{}\n", style.paint(Tone::Faint, &note)))?;
+        let lines: Vec<String> =
+            inaccessible.iter().map(|note| style.paint(Tone::Faint, note) + "\n").collect();
+        print(&format!("\n{}", lines.concat()))?;
     }
     let is_healthy = shown.iter().all(|status| status.problems.is_empty());
     Ok(if is_healthy { Outcome::Ok } else { Outcome::Problems })

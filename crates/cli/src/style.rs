@@ -41,6 +41,11 @@ impl Style {
         Self(is_terminal && !is_set("NO_COLOR") && !is_dumb)
     }
 
+    /// Whether a text begins with what follows the escape character of a tone.
+    pub fn is_code(text: &str) -> bool {
+        ["[1m", "[32m", "[33m", "[31m", "[2m", "[0m"].iter().any(|code| text.starts_with(code))
+    }
+
     /// Applies the tone to the text.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {

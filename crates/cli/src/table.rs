@@ -1,6 +1,7 @@
 //! Aligned columns.
 
 use crate::style::{Style, Tone};
+use crate::text::one_line;
 
 /// Rows under headings. Each column is as wide as its widest cell.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = (String, Tone)>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|(text, tone)| (one_line(&text), tone)).collect());
     }
 
     /// Renders the table without empty columns.

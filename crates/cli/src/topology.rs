@@ -17,7 +17,7 @@ pub fn run(args: &TopologyArgs) -> Result<Outcome, CliError> {
     let objects = if args.files.is_empty() {
         cluster::devices(&args.cluster, &args.node)?
     } else {
-        read::manifests(&args.files)?.0
+        read::dump(&args.files)?
     };
     let published = Index::of(&objects).published_devices(&args.node);
     if objects.topologies.iter().all(|topology| topology.name_any() != args.node)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::moves::Moves;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Move, Objectives, Snapshot, State};
+use placement::{Assignment, Criterion, Move, Objectives, Snapshot, State};
 
 /// What keeps an unplaced actor off the units: one line per cause, with the number of units.
 pub fn obstacles(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<String> {
@@ -92,7 +92,10 @@ fn why_moved(snapshot: &Snapshot, actor: ActorIx, (from, to): (UnitIx, UnitIx), 
     } else if let Some(rule) = newly_violated_rule(snapshot, actor, (from, to), moves) {
         format!("cannot stay on {}: {rule}", snapshot.unit_id(from))
     } else {
-        gain_of_moving(snapshot, &moves.price(actor, from), &moves.price(actor, to))
+        let (stay, go) = (moves.price(actor, from), moves.price(actor, to));
+        gain_of_moving(snapshot, &stay, &go, || {
+            grandfathered_rule(snapshot, actor, (from, to), &moves.state.assignment)
+        })
     };
     moves.put(actor, to);
     reason
@@ -116,10 +119,40 @@ fn newly_violated_rule<'a>(
     Some(snapshot.rules()?.cases()[case].says.as_str())
 }
 
-fn gain_of_moving(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {
+/// A rule that the current placement violates already, and that the move mends.
+fn grandfathered_rule(
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    (from, to): (UnitIx, UnitIx),
+    others: &Assignment,
+) -> Option<String> {
+    let violated = |unit: UnitIx| {
+        let mut assignment = others.clone();
+        assignment[actor] = Some(unit);
+        snapshot.excused(&assignment)
+    };
+    let kept = violated(to);
+    let is_kept = |actor: ActorIx, reason: &String| {
+        kept.iter().any(|it| it.actor == actor && it.reasons.contains(reason))
+    };
+    let stays = violated(from);
+    stays.into_iter().find_map(|it| it.reasons.into_iter().find(|reason| !is_kept(it.actor, reason)))
+}
+
+fn gain_of_moving(
+    snapshot: &Snapshot,
+    stay: &[i64],
+    go: &[i64],
+    grandfathered: impl FnOnce() -> Option<String>,
+) -> String {
     let mut levels = snapshot.objectives().levels().iter().zip(stay.iter().zip(go));
     match levels.find(|(_, (stay, go))| stay != go) {
         Some((level, (stay, go))) if stay > go => {
+            if level.contains(&Criterion::Excused)
+                && let Some(rule) = grandfathered()
+            {
+                return format!("staying would keep violating {rule}");
+            }
             format!("staying would raise {} by {}", Objectives::key(level), stay - go)
         }
         _ => "frees room for other actors".to_owned(),

@@ -134,7 +134,7 @@ pub enum SolveError {
     #[error("a proof of optimality failed verification: {0}; this is a defect, report it with the snapshot")]
     Proof(String),
     /// The strategy enumerates all assignments, and there are too many.
-    #[error("more than {most} assignments are possible, and it looks at each; choose another strategy")]
+    #[error("more than {most} assignments are possible, too many to enumerate; choose another strategy")]
     TooLarge {
         /// The maximum number.
         most: u64,

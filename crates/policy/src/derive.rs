@@ -231,7 +231,7 @@ impl<'a> Constraints<'a> {
             other => {
                 let other = shown(self.snapshot, other);
                 Err(format!(
-                    "`{word}` speaks of {other}, which is no actor; write a(\"namespace\",\"application\",\"actor\")"
+                    "{other} in `{word}` is not an actor; write a(\"namespace\",\"application\",\"actor\")"
                 ))
             }
         }
@@ -243,9 +243,7 @@ impl<'a> Constraints<'a> {
             Argument::Text(_) => Ok(None),
             other => {
                 let other = shown(self.snapshot, other);
-                Err(format!(
-                    "`{word}` speaks of {other}, which is no unit; names are strings, \"node-0/cpu-0\""
-                ))
+                Err(format!("{other} in `{word}` is not a unit; names are strings, \"node-0/cpu-0\""))
             }
         }
     }

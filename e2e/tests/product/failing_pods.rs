@@ -136,7 +136,7 @@ async fn unready_actors_are_reported_with_their_container_state() {
     let state = env
         .wait_until("app", |state| {
             let message = state.message("Ready", "False")?;
-            ensure!(message.ends_with(&format!("1 of them are ready; a-1 is not ready: {why}")), "{message}");
+            ensure!(message.ends_with(&format!("1 is ready; a-1 is not ready: {why}")), "{message}");
             let instance = state.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
             let of_it = instance.status.iter().flat_map(|status| &status.conditions);
             let message = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());

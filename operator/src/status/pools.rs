@@ -73,7 +73,7 @@ fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timesta
     let message = match (problem, report.healthy) {
         (Some((_, problem)), _) => problem.to_string(),
         (None, 0) => {
-            "no node offers what the pool selects; look at nodeSelector, devices and resource".to_owned()
+            "no node offers what the pool selects; check nodeSelector, devices and resource".to_owned()
         }
         (None, healthy) => format!("{healthy} units can be used"),
     };

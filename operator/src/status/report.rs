@@ -181,7 +181,8 @@ fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize))
     } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
         format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
     } else if all_run {
-        format!("all {wanted} actors run on their units, {ready} of them are ready{not_ready}")
+        let are = if *ready == 1 { "is" } else { "are" };
+        format!("{wanted} of {wanted} actors run, {ready} {are} ready{not_ready}")
     } else {
         format!("{running} of {wanted} actors run on their units{not_ready}")
     };
@@ -334,15 +335,18 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     );
     events.push(event(EventType::Normal, "Planned", "Plan", placed));
     // Elective moves have events of their own.
-    let necessary: Vec<&crds::Move> = spec.moves.iter().filter(|it| it.gain_percent.is_none()).collect();
-    if !necessary.is_empty() {
-        let moved = |m: &&crds::Move| {
-            let from = m.from.as_deref().unwrap_or("nowhere");
-            let why = if m.reason.is_empty() { String::new() } else { format!(": {}", m.reason) };
-            format!("{} from {from} to {}{why}", m.actor, m.to)
-        };
-        let text = listed(necessary.iter().map(moved), "; ", necessary.len());
-        events.push(event(EventType::Normal, "Moved", "Move", text));
+    let necessary = spec.moves.iter().filter(|it| it.gain_percent.is_none());
+    let (moved, started): (Vec<_>, Vec<_>) = necessary.partition(|it| it.from.is_some());
+    let describe = |m: &&crds::Move| {
+        let why = if m.reason.is_empty() { String::new() } else { format!(": {}", m.reason) };
+        let from = m.from.as_ref().map_or("on".to_owned(), |from| format!("from {from} to"));
+        format!("{} {from} {}{why}", m.actor, m.to)
+    };
+    for (necessary, reason, action) in [(moved, "Moved", "Move"), (started, "Placed", "Place")] {
+        if !necessary.is_empty() {
+            let text = listed(necessary.iter().map(describe), "; ", necessary.len());
+            events.push(event(EventType::Normal, reason, action, text));
+        }
     }
     if !spec.unplaced.is_empty() {
         events.push(event(EventType::Warning, "Unplaced", "Plan", describe_unplaced(spec)));
@@ -395,10 +399,10 @@ mod tests {
                 "2/2/1/1 hangs=container actor: ImagePullBackOff",
                 "false Starting: 1 of 2 actors run on their units; a-0 is not ready: container actor: ImagePullBackOff",
             ),
-            ("2/2/2/1", "false NotReady: all 2 actors run on their units, 1 of them are ready"),
+            ("2/2/2/1", "false NotReady: 2 of 2 actors run, 1 is ready"),
             (
                 "2/2/2/0 hangs=container actor: CrashLoopBackOff",
-                "false NotReady: all 2 actors run on their units, 0 of them are ready; \
+                "false NotReady: 2 of 2 actors run, 0 are ready; \
                  a-0 is not ready: container actor: CrashLoopBackOff",
             ),
             ("2/1/1/1", "false Unplaced: 1 of 2 actors run on their units"),
@@ -410,18 +414,30 @@ mod tests {
 
     #[test]
     fn events_without_a_reason_end_with_the_object() {
-        let notes_of = |reason: &str| {
+        let notes_of = |from: Option<&str>, reason: &str| {
             let reasons: Vec<String> = reason.split_whitespace().map(str::to_owned).collect();
             let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());
             let spec = PlacementSpec {
                 unplaced: vec![crds::UnplacedActor { actor: "a-1".to_owned(), reasons }],
-                moves: vec![crds::Move { actor, to, reason, ..crds::Move::default() }],
+                moves: vec![crds::Move {
+                    actor,
+                    from: from.map(str::to_owned),
+                    to,
+                    reason,
+                    ..crds::Move::default()
+                }],
                 ..PlacementSpec::default()
             };
-            let notes = decision_events(&spec).into_iter().skip(1).filter_map(|event| event.note);
+            let notes = decision_events(&spec)
+                .into_iter()
+                .skip(1)
+                .filter_map(|event| Some(format!("{} {}", event.reason, event.note?)));
             notes.collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(notes_of("full"), "a-0 from nowhere to n/u: full, 1 actor is unplaced: a-1 (full)");
-        assert_eq!(notes_of(""), "a-0 from nowhere to n/u, 1 actor is unplaced: a-1");
+        assert_eq!(
+            notes_of(None, "full"),
+            "Placed a-0 on n/u: full, Unplaced 1 actor is unplaced: a-1 (full)"
+        );
+        assert_eq!(notes_of(Some("m/u"), ""), "Moved a-0 from m/u to n/u, Unplaced 1 actor is unplaced: a-1");
     }
 }

@@ -58,27 +58,32 @@ fn kinds(state: &InstallationState) -> Option<Finding> {
     let missing: Vec<&str> = (kinds.into_iter())
         .filter(|kind| state.accessible.inaccessible.get(*kind).is_some_and(|kind| kind.is_unknown))
         .collect();
-    let to_do = format!("run helm install cairn charts/cairn -n {} --create-namespace", state.namespace);
+    let to_do = format!("run {}", helm_upgrade(state));
     let text = format!("CustomResourceDefinitions are missing: {}", missing.join(", "));
     (!missing.is_empty()).then(|| finding("kinds", Level::Error, text, Some(&to_do)))
 }
 
 /// The command that upgrades the release and keeps its values, image names among them, beside new defaults of the chart.
+/// Without operator and agents there may be no release: it then installs one, which needs the names of the images.
 fn helm_upgrade(state: &InstallationState) -> String {
-    format!(
-        "helm upgrade --install {} charts/cairn -n {} --reset-then-reuse-values",
-        release(state),
-        state.namespace
-    )
+    let kept = format!("charts/cairn -n {} --reset-then-reuse-values", state.namespace);
+    match release(state) {
+        Some(release) => format!("helm upgrade --install {release} {kept}"),
+        None => format!(
+            "helm upgrade --install cairn {kept} --create-namespace \
+             --set operator.image.repository=IMAGE,agent.image.repository=IMAGE"
+        ),
+    }
 }
 
-/// The release that installed the operator or the agents, as Helm records it.
-fn release(state: &InstallationState) -> &str {
+/// The release that installed the operator or the agents, as Helm records it; `cairn` for objects of other tools.
+fn release(state: &InstallationState) -> Option<&str> {
     let of_operator = state.operator.iter().flatten().map(|it| &it.metadata);
     let of_agents = state.agent.iter().flatten().map(|it| &it.metadata);
     let annotations = of_operator.chain(of_agents).filter_map(|metadata| metadata.annotations.as_ref());
     let mut names = annotations.filter_map(|annotations| annotations.get(RELEASE_NAME));
-    names.next().map_or("cairn", String::as_str)
+    let is_absent = matches!(state.operator, Ok(None)) && state.agent.as_ref().is_ok_and(Vec::is_empty);
+    names.next().map(String::as_str).or_else(|| (!is_absent).then_some("cairn"))
 }
 
 /// The tag of a program's image.
@@ -171,8 +176,7 @@ fn operator(state: &InstallationState, now: Timestamp) -> Finding {
     match &state.operator {
         Err(why) => return unknown(area, why),
         Ok(None) => {
-            let to_do =
-                format!("run helm install cairn charts/cairn -n {namespace}, or set --operator-namespace");
+            let to_do = format!("set --operator-namespace, or run {}", helm_upgrade(state));
             return finding(
                 area,
                 Level::Error,

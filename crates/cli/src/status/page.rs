@@ -3,7 +3,7 @@
 use crate::history::second;
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{joined, provenance, section};
+use crate::text::{joined, one_line, provenance, section};
 
 use super::groups::{MAX_PROBLEMS, MAX_ROWS, groups, pools};
 use super::state::{ActorStatus, ApplicationStatus, LastDecision};
@@ -33,9 +33,10 @@ pub fn screen(status: &ApplicationStatus, all: bool, style: Style) -> String {
 }
 
 /// All applications, one per line, with their first problem.
-pub fn overview(all: &[ApplicationStatus], style: Style) -> String {
+pub fn overview(all: &[ApplicationStatus], namespace: Option<&str>, style: Style) -> String {
     if all.is_empty() {
-        return "No applications found. examples/surveillance.yaml is an example.\n".to_owned();
+        let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+        return format!("No applications found{place}. examples/surveillance.yaml is an example.\n");
     }
     let mut table = Table::new(&[
         "APPLICATION",
@@ -70,7 +71,11 @@ pub fn overview(all: &[ApplicationStatus], style: Style) -> String {
 
 fn problems(status: &ApplicationStatus, all: bool) -> Vec<String> {
     let shown = if all { status.problems.len() } else { MAX_PROBLEMS };
-    let lines = status.problems.iter().take(shown).map(|it| format!("{}\n    -> {}", it.text, it.to_do));
+    let lines = status
+        .problems
+        .iter()
+        .take(shown)
+        .map(|it| format!("{}\n    -> {}", one_line(&it.text), one_line(&it.to_do)));
     lines.chain(more(status.problems.len(), shown)).collect()
 }
 

@@ -20,7 +20,8 @@ struct Server {
 }
 
 impl Server {
-    /// Serves these manifests. The kind `without` is unknown, or forbidden after a `!`; `*` forbids lists over all namespaces, `**` all requests.
+    /// Serves these manifests. The kind `without` is unknown, or forbidden after a `!`; `*` forbids lists over all namespaces, `**` all
+    /// requests, and `login` refuses the credentials.
     fn new(texts: &[String], without: &'static str) -> Self {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for text in texts {
@@ -86,6 +87,7 @@ fn respond(
     let (code, body) = match path.as_slice() {
         _ if without == "*" && spans_namespaces => (403, status(403, "Forbidden")),
         _ if without == "**" => (403, status(403, "Forbidden")),
+        _ if without == "login" => (401, status(401, "Unauthorized")),
         [.., plural] if without.strip_prefix('!') == Some(*plural) => (403, status(403, "Forbidden")),
         [.., plural] if known(plural) => (404, status(404, "NotFound")),
         [.., plural, name] if lists.contains_key(*plural) => {
@@ -351,13 +353,14 @@ fn missing_kinds_have_an_installation_hint() {
     let server = Server::new(&examples(""), "devicepools");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(
-        ran.err.starts_with(
-            "error: cannot list devicepools; is Cairn installed? Run `helm install cairn charts/cairn -n cairn-system --create-namespace`: "
-        ),
-        "{}",
-        ran.err
+    assert_eq!(
+        ran.err,
+        "error: cannot list devicepools; install Cairn (docs/getting-started.md); if it is installed, `kubectl cairn doctor` \
+         has the remedy: NotFound here\n"
     );
+    let ran = cairn(&["status", "--kubeconfig", server.kubeconfig.path()]);
+    let note = "\nNot installed in the cluster: devicepools; kubectl cairn doctor has the remedy\n";
+    assert!(ran.out.ends_with(note) && !ran.out.contains("permissions"), "{}", ran.out);
 }
 
 #[test]
@@ -391,6 +394,26 @@ fn status_works_with_access_to_one_namespace() {
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn refused_credentials_are_reported_with_server_and_context() {
+    let server = Server::new(&[], "login");
+    let ran = cairn(&["doctor", "--kubeconfig", server.kubeconfig.path()]);
+    let (_, rest) = ran.err.split_once(": the server http://127.0.0.1:").unwrap();
+    let (_, rest) = rest.split_once('/').unwrap();
+    let expected = " of context here refuses the credentials; renew them, or set --kubeconfig or --context: Unauthorized here\n";
+    assert_eq!((ran.code, rest), (Some(1), expected));
+}
+
+#[test]
+fn doctor_fails_if_nothing_can_be_checked() {
+    let server = Server::new(&[], "**");
+    let ran = cairn(&["doctor", "--kubeconfig", server.kubeconfig.path()]);
+    let expected = "error: nothing could be checked; you need read access to the whole cluster\n";
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), expected));
+    let first = "?  operator   not checked: Forbidden here";
+    assert!(ran.out.contains(first) && !ran.out.contains("Status {"), "{}", ran.out);
 }
 
 #[test]

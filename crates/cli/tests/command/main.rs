@@ -12,6 +12,7 @@ mod reference;
 mod snapshots;
 mod status;
 mod usage;
+mod validation;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -283,6 +283,40 @@ fn unknown_applications_are_reported() {
 }
 
 #[test]
+fn objects_of_newer_versions_are_left_out_with_a_warning() {
+    let newer = DUMP
+        .replace("phase: Degraded", "phase: Sleeping")
+        .replace("name: web, namespace: shop", "name: new, namespace: shop");
+    let dump = File::new("dump.yaml", &format!("{DUMP}---{newer}"));
+    let ran = cairn(&["status", "-f", dump.path()]);
+    assert!(ran.out.contains("shop/web") && !ran.out.contains("shop/new"), "{}", ran.out);
+    let start =
+        "warning: dump.yaml: document 6, ActorApplication new, status.phase: unknown variant `Sleeping`";
+    let err = dump.without_path(&ran.err);
+    assert!(err.starts_with(start) && err.trim_end().ends_with("; the object is left out"), "{err}");
+}
+
+#[test]
+fn control_characters_of_objects_are_escaped() {
+    let hostile = r#"message: "\e]0;title\a\r\nall is well""#;
+    let dump = File::new(
+        "dump.yaml",
+        &DUMP.replace("message: 'server-1: the pod web-server-1 is not ours'", hostile),
+    );
+    let ran = cairn(&["status", "shop/web", "-f", dump.path()]);
+    assert!(ran.out.contains(r"\u001b]0;title\u0007\u000d\u000aall is well"), "{}", ran.out);
+    assert!(!ran.out.contains('\u{1b}'));
+}
+
+#[test]
+fn a_namespace_without_applications_is_named() {
+    let dump = File::new("dump.yaml", DUMP);
+    let ran = cairn(&["status", "-n", "nowhere", "-f", dump.path()]);
+    let expected = "No applications found in namespace nowhere. examples/surveillance.yaml is an example.\n";
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), expected));
+}
+
+#[test]
 fn completion_scripts_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = cairn(&["completion", shell]);

@@ -75,11 +75,34 @@ fn arguments_are_validated_before_reading_files() {
 }
 
 #[test]
+fn invalid_input_is_explained_without_words_of_the_parser() {
+    let empty = File::new("empty.json", "\n");
+    let comments = File::new("rules.lp", "% none yet\n");
+    let long = File::new("long.lp", &format!("a :- {}(.", "x".repeat(400)));
+    let snapshot = File::new("s.json", &format!("{{\"units\": \"{}\"}}", "x".repeat(400)));
+    for (arguments, expected) in [
+        (&["plan", "--snapshot", empty.path()][..], ": is empty; a snapshot is what "),
+        (&["check-policy", comments.path()], ": is empty; a policy is "),
+        (&["plan", "--snapshot", "x", "--effort", "abc"], "must be a whole number from 0 to "),
+        (&["plan", "-f", "x", "--now", "yesterday"], "must be a time, such as 2026-01-31T12:00:00Z"),
+        (&["check-policy", long.path()], "xxxxxx"),
+        (&["plan", "--snapshot", snapshot.path()], "xxx…"),
+    ] {
+        let ran = cairn(arguments);
+        assert_eq!(ran.code, Some(1), "{arguments:?}");
+        assert!(ran.err.contains(expected), "{}", ran.err);
+        assert!(!ran.err.contains(&"x".repeat(101)), "{}", ran.err);
+    }
+}
+
+#[test]
 fn missing_and_unreachable_clusters_are_reported() {
     let ran = cairn(&["plan"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
-        ran.err.starts_with("error: cannot read the kubeconfig (set --kubeconfig, or pass files with -f): "),
+        ran.err.starts_with(
+            "error: cannot read the kubeconfig (set --kubeconfig; plan, explain, status and topology also read files with -f): "
+        ),
         "{}",
         ran.err
     );
@@ -95,7 +118,11 @@ fn missing_and_unreachable_clusters_are_reported() {
     let file = File::new("config", &kubeconfig);
     let ran = cairn(&["topology", "node-0", "--kubeconfig", file.path()]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-    assert!(ran.err.starts_with("error: cannot list nodetopologies: "), "{}", ran.err);
+    let expected = format!(
+        "error: cannot list nodetopologies: the server http://127.0.0.1:{port}/ of context here cannot be reached; check its \
+         address and the network, or set --kubeconfig or --context: Connection refused (os error 111)\n"
+    );
+    assert_eq!(ran.err, expected);
     let ran = cairn(&["topology", "node-0", "--kubeconfig", file.path(), "--context", "there"]);
     assert!(ran.err.contains("there"), "{}", ran.err);
 }

@@ -149,7 +149,7 @@ fn violated_rules_and_limits_are_reasons_to_move() {
         (
             world("u:cpu:9:slots=1 v:cpu:9", over_full, ""),
             "a=u b=v c=v",
-            vec!["staying would raise excused by 2"],
+            vec!["staying would keep violating u: at most 1 actors, by its slots"],
         ),
         // No actor may join while both stay.
         (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),

@@ -11,7 +11,7 @@ use super::rows::{Builder, HEADER, Row, Trace};
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("{}: cannot be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// The file cannot be written.
-    #[error("{}: cannot be written: {source}", path.display())]
+    #[error("{}: cannot be written", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -57,8 +57,8 @@ impl<R: BufRead> Reader<R> {
         reader.next_line()?;
         if !is_header(&reader.text) {
             return Err(reader.wrong(format!(
-                "the first line is {:?}; it must be the header {HEADER}",
-                String::from_utf8_lossy(&reader.text)
+                "the first line is {}; it must be the header {HEADER}",
+                quoted(&String::from_utf8_lossy(&reader.text))
             )));
         }
         Ok(reader)
@@ -113,7 +113,10 @@ fn parse(line: &[u8]) -> Result<Row, String> {
     let (at, from, time, to) = (fields.next(), fields.next(), fields.next(), fields.next());
     let (Some(at), Some(from), Some(time), Some(to), None) = (at, from, time, to, fields.next()) else {
         let count = text.split(',').count();
-        return Err(format!("{count} fields in {text:?}; a row has four, {HEADER} (is the line cut off?)"));
+        return Err(format!(
+            "{count} fields in {}; a row has four, {HEADER} (is the line cut off?)",
+            quoted(text)
+        ));
     };
     Ok(Row {
         at: number(at, "src_ts", "a number")?,
@@ -124,7 +127,13 @@ fn parse(line: &[u8]) -> Result<Row, String> {
 }
 
 fn number<T: FromStr>(text: &str, field: &str, wanted: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("{field} is {text:?}; it must be {wanted}"))
+    text.trim().parse().map_err(|_| format!("{field} is {}; it must be {wanted}", quoted(text)))
+}
+
+/// The start of a text in quotation marks, as lines can have any length.
+fn quoted(text: &str) -> String {
+    let start = text.char_indices().nth(80).map_or(text, |(end, _)| &text[..end]);
+    format!("{start:?}{}", if start.len() < text.len() { "…" } else { "" })
 }
 
 /// Reads a whole trace file into memory: 24 bytes a row.
@@ -164,7 +173,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_file_line_and_what_to_do() {
         let header = "src_ts,src_id,dst_ts,dst_id\n";
-        let cases = [
+        let long = format!("{},0,2,0\n", "x".repeat(90));
+        let cut = format!("t.csv: line 2: src_ts is \"{}\"…; it must be a number", "x".repeat(80));
+        let cases: [(&str, &str); 9] = [
             ("", "t.csv: line 1: the first line is \"\"; it must be the header src_ts,src_id,dst_ts,dst_id"),
             (
                 "1,0,2,0\n",
@@ -182,6 +193,7 @@ mod tests {
                 "1,0,2,0,5\n",
                 "t.csv: line 2: 5 fields in \"1,0,2,0,5\"; a row has four, src_ts,src_id,dst_ts,dst_id (is the line cut off?)",
             ),
+            (&long, &cut),
             ("x,0,2,0\n", "t.csv: line 2: src_ts is \"x\"; it must be a number"),
             ("1,-1,2,0\n", "t.csv: line 2: src_id is \"-1\"; it must be the number of an actor"),
             ("1,0,2,0\r\n1.5, 0,2,0", "none"),
@@ -210,6 +222,6 @@ mod tests {
     fn a_missing_file_is_named() {
         let error = super::read_file(Path::new("nowhere/t.csv")).unwrap_err();
         assert!(matches!(error, TraceError::Read { .. }));
-        assert!(error.to_string().starts_with("nowhere/t.csv: cannot be read: "), "{error}");
+        assert!(error.to_string().starts_with("nowhere/t.csv: cannot be read"), "{error}");
     }
 }

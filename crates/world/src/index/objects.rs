@@ -99,18 +99,39 @@ impl Objects {
     /// Other kinds are ignored.
     ///
     /// # Errors
-    /// Invalid YAML, a duplicate key, a missing kind, a field that does not fit the kind, or an invalid amount of a node
-    /// or pod.
+    /// Invalid YAML, a duplicate key, a missing kind, an unknown version, a field that does not fit the kind, or an
+    /// invalid amount of a node or pod.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), ReadError> {
+        let invalid = self.read_valid(file, text, |_| Ok(()))?;
+        invalid.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Like [`Self::read`], but leaves out the invalid objects and returns their errors. `check` sees each object first,
+    /// and returns the path and the problem of one that it refuses.
+    ///
+    /// # Errors
+    /// Invalid YAML, or a duplicate key.
+    pub fn read_valid(
+        &mut self,
+        file: &str,
+        text: &str,
+        mut check: impl FnMut(&Value) -> Result<(), (String, String)>,
+    ) -> Result<Vec<ReadError>, ReadError> {
+        let mut invalid = Vec::new();
         for (position, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
             let path = format!("document {}", position + 1);
             let error = |problem: String| ReadError { file: file.to_owned(), path: path.clone(), problem };
             let value = Value::deserialize(Strict(document)).map_err(|e| error(e.to_string()))?;
-            if !value.is_null() {
-                self.add(file, &path, value)?;
+            for (path, object) in listed(path.clone(), value) {
+                let refused = check(&object).err().map(|(field, problem)| {
+                    let dot = if field.is_empty() { "" } else { ", " };
+                    let path = format!("{}{dot}{field}", named(&path, &object));
+                    ReadError { file: file.to_owned(), path, problem }
+                });
+                invalid.extend(refused.or_else(|| self.add(file, &path, object).err()));
             }
         }
-        Ok(())
+        Ok(invalid)
     }
 
     fn add(&mut self, file: &str, path: &str, value: Value) -> Result<(), ReadError> {
@@ -121,24 +142,13 @@ impl Objects {
                 "has no `kind`; give whole objects, as `kubectl get -o yaml` prints them".to_owned();
             return Err(ReadError { file: file.to_owned(), path: path.to_owned(), problem });
         }
-        if kind.ends_with("List") && value.get("items").is_some_and(Value::is_array) {
-            let item_kind = kind.trim_end_matches("List");
-            let Some(Value::Array(items)) = value.get("items").cloned() else { return Ok(()) };
-            for (position, mut item) in items.into_iter().enumerate() {
-                // Items of a typed list lack kind and apiVersion.
-                if let Value::Object(fields) = &mut item
-                    && !item_kind.is_empty()
-                {
-                    fields.entry("kind").or_insert_with(|| item_kind.into());
-                    fields.entry("apiVersion").or_insert_with(|| group.clone().into());
-                }
-                self.add(file, &format!("{path}, items[{position}]"), item)?;
-            }
-            return Ok(());
-        }
-        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let at = format!("{path}, {kind} {name}");
+        let at = named(path, &value);
         let ours = group.split('/').next() == Some(crds::GROUP);
+        if ours && group.split_once('/').is_none_or(|(_, version)| version != crds::VERSION) {
+            let problem =
+                format!("`{group}` is not a known version; write {}/{}", crds::GROUP, crds::VERSION);
+            return Err(ReadError { file: file.to_owned(), path: format!("{at}, apiVersion"), problem });
+        }
         match (ours, kind.as_str()) {
             (true, "ActorApplication") => self.applications.push(parse(file, &at, value)?),
             (true, "DevicePool") => self.pools.push(parse(file, &at, value)?),
@@ -178,6 +188,36 @@ impl Objects {
         let application = self.application(key)?;
         self.placements.iter().find(|placement| is_decision_for(placement, application))
     }
+}
+
+/// The path of an object with its kind and name.
+fn named(path: &str, object: &Value) -> String {
+    let text = |field: &str| object.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    format!("{path}, {} {}", text("/kind"), text("/metadata/name"))
+}
+
+/// The objects of a document with their paths: the document, or the items of a List.
+fn listed(path: String, mut value: Value) -> Vec<(String, Value)> {
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (group, kind) = (text("apiVersion"), text("kind"));
+    if value.is_null() {
+        return Vec::new();
+    }
+    let items = value.get_mut("items").filter(|_| kind.ends_with("List")).and_then(Value::as_array_mut);
+    let Some(items) = items.map(std::mem::take) else { return vec![(path, value)] };
+    let item_kind = kind.trim_end_matches("List");
+    let mut all = Vec::new();
+    for (position, mut item) in items.into_iter().enumerate() {
+        // Items of a typed list lack kind and apiVersion.
+        if let Value::Object(fields) = &mut item
+            && !item_kind.is_empty()
+        {
+            fields.entry("kind").or_insert_with(|| item_kind.into());
+            fields.entry("apiVersion").or_insert_with(|| group.clone().into());
+        }
+        all.extend(listed(format!("{path}, items[{position}]"), item));
+    }
+    all
 }
 
 fn is_policy(config_map: &Value) -> bool {

@@ -265,7 +265,7 @@ fn remedies_use_the_operator_namespace() {
         lines.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(to_do(&cluster), @"
-    operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
+    operator: set --operator-namespace, or run helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
     agents: run kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and check their logs
     rights: restore the roles with helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
     ");
@@ -273,8 +273,8 @@ fn remedies_use_the_operator_namespace() {
     cluster.agents = Err("forbidden".to_owned());
     cluster.missing_permissions = Ok(Vec::new());
     insta::assert_snapshot!(to_do(&cluster), @"
-    operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
-    agents: run helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
+    operator: set --operator-namespace, or run helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values --create-namespace --set operator.image.repository=IMAGE,agent.image.repository=IMAGE
+    agents: run helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values --create-namespace --set operator.image.repository=IMAGE,agent.image.repository=IMAGE
     ");
 }
 

@@ -85,7 +85,7 @@ fn complain(error: &(dyn Error + 'static)) {
         text = format!("{text}: {next}");
         cause = next.source();
     }
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", placement::shortened(&text));
 }
 
 /// Prints a result; a closed pipe is not an error.

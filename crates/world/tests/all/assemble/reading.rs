@@ -21,6 +21,10 @@ fn kubectl_dumps_are_readable() {
         "f.yaml: document 1, Actor x: `Actor` is not a kind of cairn.dev; correct it"
     );
     assert_eq!(
+        message("{apiVersion: cairn.dev/v9, kind: DevicePool, metadata: {name: x}, spec: {kind: gpu}}"),
+        "f.yaml: document 1, DevicePool x, apiVersion: `cairn.dev/v9` is not a known version; write cairn.dev/v1alpha1"
+    );
+    assert_eq!(
         message("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: {kind: 1}}"),
         "f.yaml: document 1, DevicePool x, spec.kind: invalid type: integer `1`, expected a string"
     );
