@@ -12,6 +12,7 @@ mod dra_partitions;
 mod links;
 mod measured;
 mod memory;
+mod moved_pods;
 mod nodes;
 mod placements;
 mod pods;
