@@ -101,9 +101,7 @@ fn file_unit(unit: &Unit, others: Option<&LoadSum>, most: u64, power: Option<(u6
         pool: Some(unit.pool.clone()),
         capacity: unit.capacity,
         slots: unit.slots.map(|slots| slots.min(LARGEST)),
-        others: others
-            .filter(|it| it.count > 0)
-            .map(|others| Others { work: others.work.min(most), count: others.count }),
+        others: others.map(|others| Others { work: others.work.min(most), count: others.count }),
         idle_watts: power.map(|(idle, _)| idle),
         power_watts: power.map(|(_, busy)| busy),
         ..FileUnit::default()

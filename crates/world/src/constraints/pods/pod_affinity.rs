@@ -78,7 +78,7 @@ fn repelled_by_existing(of: &PodRules, template: &PodTemplate, term: &PodTerm) -
     let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
     let selected = of.repelling().filter(|pod| term.matches(of.index, pod.namespace, &pod.labels));
     let taken: BTreeSet<&str> = selected.filter_map(|pod| domains.at(pod.node)).collect();
-    let reason = format!("anti-affinity excludes each {} with {}", term.topology_key, term.pods());
+    let reason = format!("anti-affinity to existing {} by {}", term.pods(), term.topology_key);
     template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
 }
 
