@@ -28,8 +28,8 @@ pub(crate) fn resource_obstacle(index: &Index, namespace: &str, spec: &PodSpec) 
     let defaults = index.namespaces.defaults(namespace).limits;
     let default_of = |resource: &str, limit: &Quantity| {
         let sets = |item: &LimitRangeItem| {
-            let amounts = [&item.default, &item.max].into_iter().flatten();
-            item.type_ == "Container" && amounts.into_iter().any(|it| it.contains_key(resource))
+            let mut amounts = [&item.default, &item.max].into_iter().flatten();
+            item.type_ == "Container" && amounts.any(|it| it.contains_key(resource))
         };
         let sets_it = |range: &&Arc<LimitRange>| range.spec.iter().flat_map(|spec| &spec.limits).any(sets);
         let range = ranges.iter().copied().find(sets_it).filter(|_| defaults.get(resource) == Some(limit));
