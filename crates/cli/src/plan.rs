@@ -248,6 +248,10 @@ pub fn snapshot_of(
     }
     let world = world::assemble(&Index::of(objects), key, &policy, now).map_err(invalid)?;
     let mut notes: Vec<String> = note.into_iter().collect();
+    let application = objects.application(key);
+    if application.is_some_and(|application| application.metadata.deletion_timestamp.is_some()) {
+        notes.push(format!("ActorApplication {key} is being deleted: no pods are created for it"));
+    }
     notes.extend(world.warnings.iter().map(|note| format!("{}: {}", note.condition, note.message)));
     for (pool, report) in &world.pools {
         let problems = report.problems.iter().chain(&report.notes);

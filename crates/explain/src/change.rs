@@ -6,7 +6,7 @@ use placement::file::{Actor, Constraint, Node, RunsOn, SnapshotFile, Unit};
 use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 use placement::{LARGEST, Snapshot};
 
-use crate::limit::pool_of;
+use crate::limit::{pool_of, resource_name};
 
 /// A change that an administrator or a user can make. Quantities are in the units of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -202,10 +202,12 @@ impl Change {
                 format!("{more} more {slots} on {}", snapshot.unit_id(*unit))
             }
             Self::OfUnit { unit, resource, more } => {
-                format!("{more} more {} on {}", snapshot.resources()[*resource], snapshot.unit_id(*unit))
+                let resource = resource_name(&snapshot.resources()[*resource]);
+                format!("{more} more {resource} on {}", snapshot.unit_id(*unit))
             }
             Self::OfNode { node, resource, more } => {
-                format!("{more} more {} on {}", snapshot.resources()[*resource], snapshot.nodes()[*node])
+                let resource = resource_name(&snapshot.resources()[*resource]);
+                format!("{more} more {resource} on {}", snapshot.nodes()[*node])
             }
             Self::Implementation { actor, kind } => {
                 format!("an implementation of {} for {kind}", name(*actor))

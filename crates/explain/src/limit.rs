@@ -295,3 +295,26 @@ fn pattern(constraint: &Constraint) -> Option<String> {
     }
     Some(text)
 }
+
+/// A resource for users: the unit of huge pages stands apart from their size.
+pub(crate) fn resource_name(name: &str) -> String {
+    let is_huge = name.starts_with("hugepages-");
+    let parts = ["MiB", "Bytes"].into_iter().find_map(|unit| Some((unit, name.strip_suffix(unit)?)));
+    parts.filter(|_| is_huge).map_or_else(|| name.to_owned(), |(unit, size)| format!("{unit} of {size}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_huge_pages_stand_apart_from_their_size() {
+        for (name, expected) in [
+            ("memoryMiB", "memoryMiB"),
+            ("hugepages-2MiMiB", "MiB of hugepages-2Mi"),
+            ("hugepages-1GiBytes", "Bytes of hugepages-1Gi"),
+        ] {
+            assert_eq!(resource_name(name), expected);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::limit::resource_name;
 use crate::moves::Moves;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Move, Objectives, Snapshot, State};
@@ -57,7 +58,7 @@ fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) ->
     match state.missing(actor, unit) {
         Some((of_node, resource, needed, left)) => {
             let of = if of_node { "node" } else { "unit" };
-            let left = left.max(0);
+            let (left, resource) = (left.max(0), resource_name(resource));
             format!("the {of} has {left} {resource} left, {needed} needed")
         }
         None => "used by actors with a lower cost there".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::core::Core;
-use crate::limit::{Limit, LimitGroup, actors_of, pool_of};
+use crate::limit::{Limit, LimitGroup, actors_of, pool_of, resource_name};
 use placement::file::Constraint;
 use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 use placement::{Assignment, Rules, Snapshot, State};
@@ -135,7 +135,7 @@ impl Wording<'_> {
     }
 
     fn resource(&self, element: &LimitGroup, resource: ResourceIx) -> String {
-        let name = &self.snapshot.resources()[resource];
+        let name = &resource_name(&self.snapshot.resources()[resource]);
         let mut sum: (i128, i128, i64) = (0, 0, 0);
         let mut add = |provided: i64, left: i64| {
             sum = (sum.0 + i128::from(provided.max(0)), sum.1 + i128::from(left.max(0)), sum.2.max(left));

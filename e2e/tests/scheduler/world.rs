@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The objects that one application is planned with.
 #[derive(Clone, Debug)]
@@ -27,7 +27,8 @@ impl World {
     /// All objects as one YAML text.
     pub fn yaml(&self) -> Result<String> {
         let cluster = self.namespaces.iter().chain(&self.runtime_class).chain(&self.nodes);
-        let all = cluster.chain(&self.foreign).chain([&self.pool, &self.application]);
+        let foreign: Vec<Value> = self.foreign.iter().map(stored).collect();
+        let all = cluster.chain(&foreign).chain([&self.pool, &self.application]);
         let documents = all.map(|object| serde_yaml::to_string(object).context("an object has no YAML form"));
         Ok(documents.collect::<Result<Vec<_>>>()?.join("---\n"))
     }
@@ -48,6 +49,25 @@ impl World {
     pub fn template(&self, actor: &str) -> &Value {
         &self.group(actor)["implementations"][0]["template"]
     }
+}
+
+/// A pod as the API server stores it: the selectors of its anti-affinity have the labels of `matchLabelKeys`.
+fn stored(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let labels = pod["metadata"]["labels"].clone();
+    let terms = "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    for term in pod.pointer_mut(terms).and_then(Value::as_array_mut).into_iter().flatten() {
+        let keys = term.get("matchLabelKeys").and_then(Value::as_array).cloned().unwrap_or_default();
+        for key in keys.iter().filter_map(Value::as_str) {
+            let Some(value) = labels.get(key) else { continue };
+            let requirement = json!({"key": key, "operator": "In", "values": [value]});
+            match term["labelSelector"]["matchExpressions"].as_array_mut() {
+                Some(all) => all.push(requirement),
+                None => term["labelSelector"]["matchExpressions"] = json!([requirement]),
+            }
+        }
+    }
+    pod
 }
 
 /// Reads several YAML documents; empty ones are skipped.

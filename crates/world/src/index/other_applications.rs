@@ -9,7 +9,9 @@ use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{exceeded_resources, is_past_grace, is_terminal, unit_of};
+use crate::demand::pods::{
+    Quantities, exceeded_resources, is_past_grace, is_terminal, resource_amounts, unit_of,
+};
 use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
 use crate::index::loads::{ApplicationFacts, BoundPods, LoadSum, Loads, Measure, RunningPod};
@@ -77,6 +79,37 @@ impl Index {
         let pods = self.pods_of(application).into_iter();
         let bound = pods.filter(|pod| pod.node().is_some() && !is_past_grace(pod.pod, now));
         bound.map(|pod| (pod.actor.short(), pod)).collect()
+    }
+
+    /// What the application's pods request beyond their templates, such as an injected sidecar or a larger size after a resize.
+    ///
+    /// Successors of terminating pods have the template's size, and the devices of pools are in no template.
+    pub(crate) fn requests_beyond_templates<'a>(
+        &'a self,
+        application: &ActorApplication,
+    ) -> Vec<(RunningPod<'a>, BTreeMap<String, u64>)> {
+        let admission = admission(self, &namespace_of(application));
+        let ways = application.spec.actors.iter().flat_map(|group| {
+            let ways = group.implementations.iter();
+            ways.map(|way| ((group.name.as_str(), way.kind.as_str()), admission.requests(way)))
+        });
+        let templates: BTreeMap<(&str, &str), Quantities> =
+            ways.filter_map(|(of, asked)| Some((of, asked.ok()?))).collect();
+        let beyond = |pod: RunningPod<'a>| {
+            let pool = self.pools.get(pool_of(pod.unit, &self.pools)?)?;
+            let asked = templates.get(&(pod.actor.group.as_str(), pool.spec.kind.as_str()))?;
+            let more = exceeded_resources(pod.asks, asked)
+                .filter(|resource| provides(pool, resource) == Provides::None)
+                .map(|resource| {
+                    let asked = asked.get(resource).copied().unwrap_or_default();
+                    (resource.clone(), pod.asks[resource] - asked)
+                });
+            let mut more = resource_amounts(&more.collect());
+            more.remove("pods");
+            (!more.is_empty()).then_some((pod, more))
+        };
+        let pods = self.pods_of(application).into_iter().filter(|pod| !pod.is_terminating);
+        pods.filter_map(beyond).collect()
     }
 
     /// Called before and after a pod changes: marks its application's load for recounting if it depends on the pod.

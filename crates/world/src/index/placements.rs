@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::Placement;
+use crds::{ActorApplication, Placement};
 use kube::ResourceExt;
 
 use crate::index::names::namespace_of;
@@ -20,6 +20,16 @@ impl Index {
     /// Removes a decision.
     pub fn remove_placement(&mut self, key: &ApplicationKey) {
         self.replace_placement(key, None);
+    }
+
+    /// Decisions of the other applications, except of those that are being deleted: they start no more pods.
+    pub(crate) fn decisions_beside(
+        &self,
+        key: &ApplicationKey,
+    ) -> impl Iterator<Item = (&ApplicationKey, &ActorApplication, &Placement)> {
+        let others = self.applications.iter().filter(move |(other, _)| *other != key);
+        let others = others.filter(|(_, application)| application.metadata.deletion_timestamp.is_none());
+        others.filter_map(|(other, it)| Some((other, it.as_ref(), self.placement(other)?.as_ref())))
     }
 
     fn replace_placement(&mut self, key: &ApplicationKey, new: Option<Arc<Placement>>) {

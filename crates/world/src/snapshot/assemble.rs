@@ -29,6 +29,7 @@ use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::arriving::mark_arriving;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
+use crate::snapshot::larger_pods::add_requests_beyond_templates;
 use crate::snapshot::links::add_links;
 use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::memory_units;
@@ -196,6 +197,7 @@ pub fn assemble_measured(
             sums.entry(unit).or_default().add(&sum);
         }
     }
+    add_requests_beyond_templates(&mut sums, &file.actors, index.requests_beyond_templates(application));
     notes.extend(partial_warning(key, faults.iter().map(|(other, _)| other)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums, &index.pools);

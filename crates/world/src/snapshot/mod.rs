@@ -4,6 +4,7 @@ mod arriving;
 pub(crate) mod assemble;
 pub(crate) mod demand;
 pub(crate) mod entries;
+mod larger_pods;
 pub(crate) mod links;
 pub(crate) mod load;
 pub(crate) mod measured;

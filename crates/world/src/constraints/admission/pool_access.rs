@@ -25,7 +25,10 @@ impl Index {
         } else {
             self.namespaces.terminating.remove(&name);
         }
-        self.namespaces.labels.insert(name, namespace.labels().clone());
+        // `SetDefaults_Namespace`; a file may lack the label.
+        let mut labels = namespace.labels().clone();
+        labels.extend(name_label(&name));
+        self.namespaces.labels.insert(name, labels);
     }
 
     /// Removes a namespace.
@@ -73,13 +76,14 @@ impl Index {
     pub(crate) fn selects(&self, selector: &LabelSelector, namespace: &str) -> bool {
         match self.namespaces.labels.get(namespace) {
             Some(labels) => labels_match(selector, labels),
-            // The label that every namespace has.
-            None => labels_match(
-                selector,
-                &[("kubernetes.io/metadata.name".to_owned(), namespace.to_owned())].into(),
-            ),
+            None => labels_match(selector, &name_label(namespace).into()),
         }
     }
+}
+
+/// The label that every namespace has.
+fn name_label(namespace: &str) -> [(String, String); 1] {
+    [("kubernetes.io/metadata.name".to_owned(), namespace.to_owned())]
 }
 
 /// Pools that do not select this namespace; running actors stay.

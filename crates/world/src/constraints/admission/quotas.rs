@@ -20,6 +20,7 @@ use crate::index::{IndexedPod, named};
 use crate::numbers::{Exact, floor, quantity};
 use crate::snapshot::model::object_name;
 use crate::units::plugin::device_resource::{OF_CLASS, Provides, provides, resource_of};
+use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Index};
 
 impl Index {
@@ -77,9 +78,14 @@ fn of_pool(
     }
     let actors = of_kinds(own, &BTreeSet::from([pool.spec.kind.as_str()]));
     let (mut everywhere, mut here) = (0, 0);
-    for other in index.applications.keys().filter(|other| *other != key) {
-        let Some(placement) = index.placement(other) else { continue };
-        let count = placement.spec.assignments.iter().filter(|it| it.pool == name).count();
+    for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
+        let count = if application.metadata.deletion_timestamp.is_some() {
+            let pods = index.pods_of(application).into_iter();
+            pods.filter(|pod| pool_of(pod.unit, &index.pools) == Some(&name)).count()
+        } else {
+            let decided = index.placement(other).into_iter().flat_map(|it| &it.spec.assignments);
+            decided.filter(|it| it.pool == name).count()
+        };
         everywhere += count;
         here += if other.namespace == key.namespace { count } else { 0 };
     }
@@ -94,12 +100,16 @@ fn of_pool(
             units: None,
             resource: None,
             max: u64::try_from(left).unwrap_or(u64::MAX),
-            reason: Some(format!("pool {name} allows {most} instances{of}, others use {others}")),
+            reason: Some(format!("pool {name} allows {}{of}, others use {others}", instances(most))),
         })
     };
     let all = most.and_then(|most| bound(most, everywhere, String::new()));
     let of = format!(" of namespace {}", key.namespace);
     all.into_iter().chain(per_namespace.and_then(|most| bound(most, here, of))).collect()
+}
+
+fn instances(count: i32) -> String {
+    if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") }
 }
 
 /// Actors that can run on one of these kinds.
@@ -130,6 +140,7 @@ fn of_namespace(
     }
     let others = used_by_others(index, application, key, now);
     let ended = ended_pods(index, own, &key.namespace);
+    let beyond = used_beyond_templates(index, own);
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut bounds = Vec::new();
     for quota in quotas {
@@ -139,15 +150,17 @@ fn of_namespace(
                 continue;
             };
             let (unit, scale) = resource_unit(resource);
-            let mut taken = others.get(&unit).copied().unwrap_or(0);
+            let more = beyond.get(&unit).copied().unwrap_or(0);
+            let mut taken = others.get(&unit).copied().unwrap_or(0).saturating_add(more);
             if name == "count/pods" {
                 taken = taken.saturating_add(ended);
             }
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
-                "ResourceQuota {} allows {name} {}, less the usage of others",
+                "ResourceQuota {} allows {name} {}, less the usage of others{}",
                 quota.name_any(),
-                shown(hard)
+                shown(hard),
+                if more > 0 { " and what running pods request beyond their templates" } else { "" }
             );
             let devices = pools_providing(index, resource);
             if devices.is_empty() && left < max_requests(own, &unit) {
@@ -263,6 +276,32 @@ fn max_requests((application, actors): (&ActorApplication, &ApplicationActors), 
     application.spec.actors.iter().map(of_group).fold(0, u64::saturating_add)
 }
 
+/// What pods of the application's actors request beyond their templates, in a snapshot's amounts.
+fn used_beyond_templates(
+    index: &Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+) -> BTreeMap<String, u64> {
+    let larger = index.requests_beyond_templates(application);
+    if larger.is_empty() {
+        return BTreeMap::new();
+    }
+    let own: BTreeSet<&ActorName> = actors.names.iter().collect();
+    let mut total = BTreeMap::new();
+    larger
+        .into_iter()
+        .filter(|(pod, _)| own.contains(&pod.actor))
+        .for_each(|(_, more)| sum(&mut total, more));
+    total
+}
+
+/// Adds amounts by resource. Saturates.
+fn sum(total: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (unit, amount) in more {
+        let sum = total.entry(unit).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+}
+
 /// Requests of others in a namespace, in a snapshot's amounts: existing pods, and decided actors of other applications
 /// without a pod.
 fn used_by_others(
@@ -273,12 +312,6 @@ fn used_by_others(
 ) -> BTreeMap<String, u64> {
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
-    let mut take = |amounts: BTreeMap<String, u64>| {
-        for (unit, amount) in amounts {
-            let sum = total.entry(unit).or_default();
-            *sum = sum.saturating_add(amount);
-        }
-    };
     let mut there: BTreeSet<String> = BTreeSet::new();
     for held in index.held_in(&key.namespace) {
         if is_terminal(&held.pod)
@@ -288,16 +321,15 @@ fn used_by_others(
             continue;
         }
         there.insert(held.pod.name_any());
-        take(resource_amounts(&held.asks));
+        sum(&mut total, resource_amounts(&held.asks));
     }
-    let applications = index.applications.iter().filter(|(other, _)| *other != key);
-    for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
+    let decisions = index.decisions_beside(key).filter(|(other, ..)| other.namespace == key.namespace);
+    for (_, it, placement) in decisions {
         let groups: BTreeMap<&str, &crds::ActorGroup> =
             it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
         let ApplicationActors { names, admission, .. } = requested::desired_actors(index, it);
         let names: BTreeMap<String, ActorName> = names.into_iter().map(|name| (name.short(), name)).collect();
-        let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
-        for assignment in placement {
+        for assignment in &placement.spec.assignments {
             let Some(name) = names.get(&assignment.actor) else { continue };
             let (Some(group), Some(pool)) = (groups.get(name.group.as_str()), index.pool(&assignment.pool))
             else {
@@ -313,7 +345,7 @@ fn used_by_others(
             if let Some(resource) = resource_of(pool, number) {
                 add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));
             }
-            take(resource_amounts(&asked));
+            sum(&mut total, resource_amounts(&asked));
         }
     }
     total

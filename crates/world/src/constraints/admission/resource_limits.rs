@@ -2,8 +2,11 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements};
+use k8s_openapi::api::core::v1::{
+    Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
@@ -22,8 +25,18 @@ pub(crate) fn resource_obstacle(index: &Index, namespace: &str, spec: &PodSpec) 
         let items = range.spec.iter().flat_map(|spec| &spec.limits);
         items.map(|item| (range.name_any(), item))
     });
+    let defaults = index.namespaces.defaults(namespace).limits;
+    let default_of = |resource: &str, limit: &Quantity| {
+        let sets = |item: &LimitRangeItem| {
+            let mut amounts = [&item.default, &item.max].into_iter().flatten();
+            item.type_ == "Container" && amounts.any(|it| it.contains_key(resource))
+        };
+        let sets_it = |range: &&Arc<LimitRange>| range.spec.iter().flat_map(|spec| &spec.limits).any(sets);
+        let range = ranges.iter().copied().find(sets_it).filter(|_| defaults.get(resource) == Some(limit));
+        range.map(|range| format!("the default of LimitRange {}; set a limit", range.name_any()))
+    };
     let required = || index.quotas_of(namespace).find_map(|quota| required_obstacle(quota, spec));
-    invalid_container(spec)
+    invalid_container(spec, &default_of)
         .or_else(|| Some(format!("the pod {}", pod_problem(spec, spec.resources.as_ref()?)?)))
         .or_else(|| items.into_iter().find_map(|(name, item)| item_obstacle(&name, item, spec)))
         .or_else(required)
@@ -34,15 +47,18 @@ fn all(spec: &PodSpec) -> impl Iterator<Item = &Container> {
 }
 
 /// The API server's validation of containers, after a `LimitRange` may have added requests and limits.
-fn invalid_container(spec: &PodSpec) -> Option<String> {
+fn invalid_container(spec: &PodSpec, default_of: DefaultOf) -> Option<String> {
     all(spec).find_map(|container| {
-        let problem = requirements_problem(container.resources.as_ref()?)?;
+        let problem = requirements_problem(container.resources.as_ref()?, default_of)?;
         Some(format!("container {} {problem}", container.name))
     })
 }
 
+/// What a limit of a resource is, and the remedy, if it is a default.
+type DefaultOf<'a> = &'a dyn Fn(&str, &Quantity) -> Option<String>;
+
 /// `validateResourceRequirements`.
-fn requirements_problem(resources: &ResourceRequirements) -> Option<String> {
+fn requirements_problem(resources: &ResourceRequirements, default_of: DefaultOf) -> Option<String> {
     let (requests, limits) = (resources.requests.as_ref(), resources.limits.as_ref());
     let (asked, most) = (parse(requests, None).ok()?, parse(limits, None).ok()?);
     let of_request = |(resource, request): (&String, &Quantity)| {
@@ -51,6 +67,7 @@ fn requirements_problem(resources: &ResourceRequirements) -> Option<String> {
             let problem = || format!("requests {resource} without a limit; set the limit to the same amount");
             return (!may_differ).then(problem);
         };
+        let default = || default_of(resource, limit).map(|default| format!(", {default}"));
         let (request, limit) = (&request.0, &limit.0);
         match asked.get(resource)?.cmp(most.get(resource)?) {
             Ordering::Equal => None,
@@ -58,7 +75,8 @@ fn requirements_problem(resources: &ResourceRequirements) -> Option<String> {
                 "requests {request} of {resource}, its limit is {limit}; set both to the same amount"
             )),
             Ordering::Greater => {
-                Some(format!("requests {request} of {resource}, above its limit of {limit}; raise the limit"))
+                let remedy = default().unwrap_or_else(|| "; raise the limit".to_owned());
+                Some(format!("requests {request} of {resource}, above its limit of {limit}{remedy}"))
             }
             Ordering::Less => None,
         }
@@ -85,7 +103,7 @@ fn pod_problem(spec: &PodSpec, resources: &ResourceRequirements) -> Option<Strin
     if let Some(resource) = names.find(|name| !is_pod_level_resource(name)) {
         return Some(format!("cannot request or limit {resource} as a whole; set it for a container"));
     }
-    if let Some(problem) = requirements_problem(resources) {
+    if let Some(problem) = requirements_problem(resources, &|_, _| None) {
         return Some(problem);
     }
     let requests = parse(requests, None).ok()?;

@@ -9,7 +9,7 @@ use crate::constraints::pods::pod_templates::{PodRules, ports};
 
 /// A port of the host: address, protocol and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct HostPort {
+pub(crate) struct HostPort {
     address: String,
     protocol: String,
     number: i32,
@@ -33,7 +33,7 @@ impl HostPort {
 }
 
 /// Host ports of a pod. On the host's network, the API server makes each container port a host port.
-fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
+pub(crate) fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
     let on_host = spec.host_network == Some(true);
     let port = |port: &ContainerPort| {
         let number = port.host_port.filter(|number| *number > 0);
@@ -58,7 +58,7 @@ pub(crate) fn host_port_constraints(of: &PodRules) -> Vec<Constraint> {
         return rules;
     }
     let used: Vec<(&str, BTreeSet<HostPort>)> =
-        of.existing.iter().map(|pod| (pod.node, host_ports(&pod.spec))).collect();
+        of.repelling().map(|pod| (pod.node, host_ports(&pod.spec))).collect();
     for (position, (template, ports)) in templates.iter().zip(&own).enumerate() {
         for port in ports {
             let is_taken =

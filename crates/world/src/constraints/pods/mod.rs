@@ -1,5 +1,6 @@
 //! Rules between pods.
 
+pub(crate) mod existing_pods;
 pub(crate) mod host_ports;
 pub(crate) mod joining;
 pub(crate) mod mutual_affinity;

@@ -9,7 +9,7 @@ use placement::file::{Constraint, Scope};
 use crate::constraints::pods::joining::Joining;
 use crate::constraints::pods::mutual_affinity::mutual_affinity;
 use crate::constraints::pods::pod_templates::{
-    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, TopologyDomains,
+    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, Stage, TopologyDomains,
 };
 use crate::units::ZONE;
 
@@ -51,7 +51,7 @@ fn collect(all: &mut Vec<(PodTerm, BTreeSet<String>)>, term: PodTerm, ids: &[Str
     }
 }
 
-fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
+pub(crate) fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
     let of = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
     terms(
         of.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()),
@@ -76,19 +76,22 @@ fn terms(given: Option<&Vec<PodAffinityTerm>>, namespace: &str, labels: &Labels)
 /// Existing pods that the template's anti-affinity selects.
 fn repelled_by_existing(of: &PodRules, template: &PodTemplate, term: &PodTerm) -> Option<Constraint> {
     let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
-    let selected = of.existing.iter().filter(|pod| term.matches(of.index, pod.namespace, &pod.labels));
+    let selected = of.repelling().filter(|pod| term.matches(of.index, pod.namespace, &pod.labels));
     let taken: BTreeSet<&str> = selected.filter_map(|pod| domains.at(pod.node)).collect();
-    let reason = format!("anti-affinity excludes each {} with {}", term.topology_key, term.pods());
+    let reason = format!("anti-affinity to existing {} by {}", term.pods(), term.topology_key);
     template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
 }
 
 /// The anti-affinity of existing pods.
-fn terms_of_existing<'a>(of: &'a PodRules) -> Vec<(&'a ExistingPod<'a>, PodTerm)> {
+fn terms_of_existing<'a>(of: &'a PodRules<'a>) -> Vec<(&'a ExistingPod<'a>, PodTerm)> {
+    // The API server has merged `matchLabelKeys` into the selectors of real pods.
+    let merged = Labels::new();
     let of_pod = |pod: &'a ExistingPod<'a>| {
-        let terms = anti_affinity(&pod.spec, pod.namespace, &pod.labels);
+        let labels: &Labels = if pod.stage == Stage::Decided { &pod.labels } else { &merged };
+        let terms = anti_affinity(&pod.spec, pod.namespace, labels);
         terms.into_iter().map(move |term| (pod, term))
     };
-    of.existing.iter().flat_map(of_pod).collect()
+    of.repelling().flat_map(of_pod).collect()
 }
 
 /// Existing pods whose anti-affinity selects the template's pods.

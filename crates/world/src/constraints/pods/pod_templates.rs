@@ -4,20 +4,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ActorGroup, labels};
-use k8s_openapi::api::core::v1::{Affinity, ContainerPort, Node, PodAffinityTerm, PodSpec};
+use k8s_openapi::api::core::v1::{ContainerPort, Node, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain, Places};
 
 use crate::constraints::nodes::selectors::labels_match;
-use crate::demand::actors::{ApplicationActors, actors_of_instance};
-use crate::demand::pods::{is_terminal, scheduled_node};
-use crate::demand::requested::{admission, desired_actors};
-use crate::demand::size::exceeds_limits;
+use crate::demand::actors::ApplicationActors;
+use crate::demand::requested::admission;
 use crate::index::loads::BoundPods;
-use crate::index::ownership::Ownership;
 use crate::units::offer::Offer;
-use crate::{ActorName, ApplicationKey, Index};
+use crate::{ApplicationKey, Index};
 
 /// Labels of an object.
 pub(crate) type Labels = BTreeMap<String, String>;
@@ -64,7 +61,7 @@ pub(crate) fn templates<'a>(
 }
 
 /// Labels that all pods of a group have. The hash of a template stands for itself: only pods of one template share it.
-fn pod_labels(application: &ActorApplication, group: &ActorGroup, mut own: Labels) -> Labels {
+pub(crate) fn pod_labels(application: &ActorApplication, group: &ActorGroup, mut own: Labels) -> Labels {
     let added = [
         (labels::APPLICATION, application.name_any()),
         (labels::ACTOR_GROUP, group.name.clone()),
@@ -129,10 +126,17 @@ pub(crate) struct PodRules<'a> {
     pub existing: &'a [ExistingPod<'a>],
     /// Pods of the application's actors that hold a node.
     pub bound: &'a BoundPods<'a>,
+    /// Running pods of its actors that differ from their templates.
+    pub outdated: &'a [ExistingPod<'a>],
     pub offer: &'a Offer,
 }
 
 impl<'a> PodRules<'a> {
+    /// The pods whose ports and anti-affinity keep others away.
+    pub fn repelling(&self) -> impl Iterator<Item = &'a ExistingPod<'a>> {
+        self.existing.iter().chain(self.outdated)
+    }
+
     /// The application's actors whose pods all terms select.
     pub fn selected(&self, terms: &[PodTerm]) -> BTreeSet<String> {
         self.selecting(terms).flat_map(|it| it.ids.iter().cloned()).collect()
@@ -149,10 +153,12 @@ impl<'a> PodRules<'a> {
         self.templates.iter().filter(is_selected)
     }
 
-    /// The pods that all terms select, by position among those that are there.
+    /// The pods that all terms select and that others may join, by position among those that are there.
     pub fn selected_existing(&self, terms: &[PodTerm]) -> BTreeSet<usize> {
-        let is_selected =
-            |pod: &ExistingPod| terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels));
+        let is_selected = |pod: &ExistingPod| {
+            !matches!(pod.stage, Stage::Leaving | Stage::Nominated)
+                && terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels))
+        };
         let all = self.existing.iter().enumerate();
         all.filter(|(_, pod)| is_selected(pod)).map(|(at, _)| at).collect()
     }
@@ -165,7 +171,22 @@ impl<'a> PodRules<'a> {
     }
 }
 
-/// A pod that is there, or another application's actor that has no pod yet.
+/// How far a pod is on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is there and stays.
+    Present,
+    /// It is terminating.
+    Terminating,
+    /// Its actor is decided on another node.
+    Leaving,
+    /// It waits for pods that it preempts. kube-scheduler also tries without it, so no other pod can join it.
+    Nominated,
+    /// Its actor is decided on the node and has no pod there yet.
+    Decided,
+}
+
+/// A pod that is there, or another application's actor that has no pod at its decided place yet.
 pub(crate) struct ExistingPod<'a> {
     /// Namespace and name.
     pub name: String,
@@ -173,7 +194,7 @@ pub(crate) struct ExistingPod<'a> {
     pub labels: Cow<'a, Labels>,
     pub node: &'a str,
     pub spec: Cow<'a, PodSpec>,
-    pub is_terminating: bool,
+    pub stage: Stage,
 }
 
 impl ExistingPod<'_> {
@@ -181,110 +202,6 @@ impl ExistingPod<'_> {
     pub fn short_name(&self) -> &str {
         self.name.split_once('/').map_or("", |(_, name)| name)
     }
-}
-
-/// Whether a template's rules depend on the pods that are there.
-fn depends_on_pods(template: &PodTemplate) -> bool {
-    let spec = &template.spec;
-    let has_ports = || ports(spec).any(|port| spec.host_network == Some(true) || port.host_port.is_some());
-    let of_pods =
-        |affinity: &Affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some();
-    spec.affinity.as_ref().is_some_and(of_pods)
-        || spec.topology_spread_constraints.is_some()
-        || spec.volumes.is_some()
-        || spec.resource_claims.is_some()
-        || has_ports()
-}
-
-/// Whether a pod's own rules may exclude others.
-fn repels(spec: &PodSpec) -> bool {
-    spec.affinity.as_ref().is_some_and(|affinity| affinity.pod_anti_affinity.is_some())
-}
-
-/// Pods other than the application's own actors', as far as rules of a template or of the pods depend on them.
-pub(crate) fn existing_pods<'a>(
-    index: &'a Index,
-    (application, actors): (&ActorApplication, &ApplicationActors),
-    templates: &[PodTemplate],
-) -> Vec<ExistingPod<'a>> {
-    let all_matter = templates.iter().any(depends_on_pods);
-    let matters = |spec: &PodSpec| all_matter || repels(spec);
-    let own: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
-    let mut hosted: BTreeSet<(ApplicationKey, String)> = BTreeSet::new();
-    let mut found = Vec::new();
-    for (name, held) in &index.pods {
-        let spec = held.pod.spec.as_ref().filter(|spec| matters(spec));
-        let (Some(node), Some(spec), false) = (held.node.as_deref(), spec, is_terminal(&held.pod)) else {
-            continue;
-        };
-        if let Ownership::OwnedBy((owner, instance)) = index.owner_of_pod(&held.pod) {
-            let actor = actors_of_instance(instance).into_iter().next().map(|actor| actor.short());
-            if owner.uid() == application.uid() && actor.as_ref().is_some_and(|actor| own.contains(actor)) {
-                continue;
-            }
-            hosted.extend(actor.map(|actor| (ApplicationKey::of(owner), actor)));
-        } else if scheduled_node(&held.pod).is_none() {
-            continue;
-        }
-        found.push(ExistingPod {
-            name: format!("{}/{}", name.0, name.1),
-            namespace: &name.0,
-            labels: Cow::Borrowed(held.pod.labels()),
-            node,
-            spec: Cow::Borrowed(spec),
-            is_terminating: held.pod.metadata.deletion_timestamp.is_some(),
-        });
-    }
-    found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted, matters));
-    found
-}
-
-/// Actors of other applications that are decided and have no pod yet.
-fn decided_pods<'a>(
-    index: &'a Index,
-    key: &ApplicationKey,
-    hosted: &BTreeSet<(ApplicationKey, String)>,
-    matters: impl Fn(&PodSpec) -> bool,
-) -> Vec<ExistingPod<'a>> {
-    let mut found = Vec::new();
-    let empty = PodSpec::default();
-    for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
-        let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
-        if !ways.any(|way| matters(way.template.spec.as_ref().unwrap_or(&empty))) {
-            continue;
-        }
-        let Some(placement) = index.placement(other) else { continue };
-        // Lists of a refused manifest are not walked; its pods count as they are.
-        if exceeds_limits(application) {
-            continue;
-        }
-        let actors = desired_actors(index, application);
-        let group_of: BTreeMap<String, &String> =
-            actors.names.iter().map(|name| (name.short(), &name.group)).collect();
-        for assignment in &placement.spec.assignments {
-            let pool = index.pool(&assignment.pool);
-            let group = group_of.get(&assignment.actor);
-            let (Some(pool), Some(group)) = (pool, group) else { continue };
-            let group = application.spec.actors.iter().find(|it| it.name == **group);
-            let way = group.and_then(|group| {
-                Some((group, group.implementations.iter().find(|way| way.kind == pool.spec.kind)?))
-            });
-            let Some((group, way)) = way else { continue };
-            if hosted.contains(&(other.clone(), assignment.actor.clone())) {
-                continue;
-            }
-            let own = way.template.metadata.as_ref().and_then(|of| of.labels.clone());
-            found.push(ExistingPod {
-                name: format!("{other}/{}", assignment.actor),
-                namespace: &other.namespace,
-                labels: Cow::Owned(pod_labels(application, group, own.unwrap_or_default())),
-                node: &assignment.node,
-                spec: way.template.spec.as_ref().map(Cow::Borrowed).unwrap_or_default(),
-                is_terminating: false,
-            });
-        }
-    }
-    found
 }
 
 /// A term of pod affinity or anti-affinity, or the selector of a spread.

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use placement::file::{Constraint, Domain};
 
 use crate::constraints::nodes::selectors::{rejects_by_selector, tolerates_all};
-use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, PodTerm, Stage, TopologyDomains};
 use crate::demand::requested::admission;
 use crate::units::unit::Unit;
 
@@ -64,10 +64,10 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
                 })
             };
             let domains = TopologyDomains::of(index, &spread.topology_key, is_eligible);
-            let counted = of
-                .existing
-                .iter()
-                .filter(|pod| !pod.is_terminating && term.matches(index, pod.namespace, &pod.labels));
+            let counted = of.existing.iter().filter(|pod| {
+                !matches!(pod.stage, Stage::Terminating | Stage::Leaving)
+                    && term.matches(index, pod.namespace, &pod.labels)
+            });
             let others = domains.count(counted);
             let peers = of.selected(std::slice::from_ref(&term));
             let mut listed = domains.listed(of.offer, &others);

@@ -9,7 +9,8 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use placement::file::Constraint;
 
 use crate::Index;
-use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, existing_pods, templates};
+use crate::constraints::pods::existing_pods::existing_pods;
+use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, templates};
 use crate::constraints::volumes::static_volumes::{Demand, demands};
 use crate::constraints::volumes::volume_claims::{UnboundClaim, allows, can_provision, capacity, is_static};
 use crate::demand::actors::ApplicationActors;

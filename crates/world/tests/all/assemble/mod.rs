@@ -13,6 +13,7 @@ mod dra_partitions;
 mod links;
 mod measured;
 mod memory;
+mod moved_pods;
 mod nodes;
 mod placements;
 mod pods;

@@ -42,7 +42,7 @@ fn quotas_exclude_the_usage_of_others() {
         (pool("instances: {max: 2}, quota: {perNamespace: 2}", ""), ""),
         (
             pool("instances: {max: 1}", ""),
-            "2 actors: 1 of them in gpus: pool gpus allows 1 instances, others use 0",
+            "2 actors: 1 of them in gpus: pool gpus allows 1 instance, others use 0",
         ),
         (
             pool("instances: {max: 2}", &elsewhere),
@@ -217,8 +217,9 @@ fn pools_can_select_namespaces() {
         ("matchLabels: {team: vision}", namespace, ""),
         ("matchLabels: {team: audio}", namespace, rule),
         ("matchExpressions: [{key: team, operator: Exists}]", "", rule),
-        // Without the Namespace object only its name is known.
+        // Every namespace has its name as a label, whether the Namespace object is known or lacks it.
         ("matchLabels: {kubernetes.io/metadata.name: ns}", "", ""),
+        ("matchLabels: {kubernetes.io/metadata.name: ns}", namespace, ""),
     ] {
         let pool = format!("speed: \"2\", namespaceSelector: {{{selector}}}}}");
         assert_eq!(difference(&changed("speed: \"2\"}", &pool, more)), expected, "{selector}");

@@ -230,7 +230,7 @@ fn admission_rejects_resources_outside_of_limits() {
         (
             none,
             range("type: Container, default: {cpu: 200m}"),
-            "container c requests 500m of cpu, above its limit of 200m; raise the limit",
+            "container c requests 500m of cpu, above its limit of 200m, the default of LimitRange l; set a limit",
         ),
         (
             init,
