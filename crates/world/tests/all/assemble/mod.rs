@@ -2,6 +2,7 @@
 
 mod admission;
 mod between_pods;
+mod claim_quotas;
 mod cluster;
 mod demand;
 mod device_requests;
