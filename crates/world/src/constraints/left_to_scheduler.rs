@@ -8,6 +8,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::admission::claim_quotas::ClaimQuota;
 use crate::constraints::admission::priorities::{lowest_running_priority, named_class, priority_of};
 use crate::constraints::admission::quotas::{Counted, counted};
 use crate::constraints::admission::resource_limits::is_unscoped;
@@ -21,8 +22,10 @@ pub(crate) fn left_to_scheduler(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
 ) -> Vec<String> {
-    let mut found: BTreeSet<String> =
-        index.quotas_of(&namespace_of(application)).flat_map(left_of_quota).collect();
+    let mut found: BTreeSet<String> = index
+        .quotas_of(&namespace_of(application))
+        .flat_map(|quota| left_of_quota(index, (application, actors), quota))
+        .collect();
     let lowest = lowest_running_priority(index);
     for group in &application.spec.actors {
         for implementation in &group.implementations {
@@ -36,13 +39,21 @@ pub(crate) fn left_to_scheduler(
 }
 
 /// What only admission counts of a quota.
-fn left_of_quota(quota: &ResourceQuota) -> Vec<String> {
+fn left_of_quota(
+    index: &Index,
+    own: (&ActorApplication, &ApplicationActors),
+    quota: &ResourceQuota,
+) -> Vec<String> {
     let name = quota.name_any();
     if !is_unscoped(quota) {
         return vec![format!("ResourceQuota {name}: its scopes")];
     }
     let hard = quota.spec.iter().filter_map(|spec| spec.hard.as_ref()).flat_map(|hard| hard.keys());
-    let left = hard.filter(|name| matches!(counted(name), Counted::ByAdmission));
+    let is_left = |name: &str| match ClaimQuota::of(index, name) {
+        Some(of_claims) => of_claims.is_left(index, own),
+        None => matches!(counted(name), Counted::ByAdmission),
+    };
+    let left = hard.filter(|name| is_left(name));
     left.map(|counted| format!("ResourceQuota {name}: the sum of {counted}")).collect()
 }
 

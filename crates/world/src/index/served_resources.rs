@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::DeviceClass;
@@ -23,6 +24,17 @@ impl SchedulingObjects {
         let serves = |class: &&DeviceClass| class.spec.extended_resource_name.as_deref() == Some(resource);
         let serving = self.device_classes.values().map(AsRef::as_ref).filter(serves);
         serving.max_by_key(|class| (class.creation_timestamp(), Reverse(class.name_any())))
+    }
+
+    /// The classes whose devices a quota of this extended resource counts.
+    pub(crate) fn classes_counted_as<'a>(&'a self, resource: &str) -> BTreeSet<&'a str> {
+        let is_counted = |(name, class): &(&String, &Arc<DeviceClass>)| {
+            let explicit = class.spec.extended_resource_name.as_deref();
+            explicit.is_some_and(|explicit| {
+                explicit == resource || resource.strip_prefix(OF_CLASS) == Some(name.as_str())
+            })
+        };
+        self.device_classes.iter().filter(is_counted).map(|(name, _)| name.as_str()).collect()
     }
 
     /// The resources that a class serves on a node: those of which the node itself offers none.

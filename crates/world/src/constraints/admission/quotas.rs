@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use placement::file::Constraint;
 
+use crate::constraints::admission::claim_quotas::{ClaimQuota, is_of_claims};
 use crate::constraints::admission::resource_limits::is_unscoped;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
@@ -19,7 +20,7 @@ use crate::index::ownership::Ownership;
 use crate::index::{IndexedPod, named};
 use crate::numbers::{Exact, floor, quantity};
 use crate::snapshot::model::object_name;
-use crate::units::plugin::device_resource::{OF_CLASS, Provides, provides, resource_of};
+use crate::units::plugin::device_resource::{Provides, provides, resource_of};
 use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Index};
 
@@ -155,6 +156,10 @@ fn of_namespace(
             if name == "count/pods" {
                 taken = taken.saturating_add(ended);
             }
+            let of_claims = ClaimQuota::of(index, name);
+            if let Some(of_claims) = &of_claims {
+                taken = taken.saturating_add(of_claims.used_by_others(index, application, key));
+            }
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
                 "ResourceQuota {} allows {name} {}, less the usage of others{}",
@@ -162,6 +167,10 @@ fn of_namespace(
                 shown(hard),
                 if more > 0 { " and what running pods request beyond their templates" } else { "" }
             );
+            if let Some(of_claims) = of_claims.filter(|it| it.is_used(index, own)) {
+                bounds.extend(of_claims.bounds(index, own, left, &reason));
+                continue;
+            }
             let devices = pools_providing(index, resource);
             if devices.is_empty() && left < max_requests(own, &unit) {
                 let (actors, reason) = (all.clone(), Some(reason.clone()));
@@ -240,7 +249,7 @@ pub(crate) fn counted(name: &str) -> Counted<'_> {
     match name {
         "pods" | "count/pods" => Counted::Requests("pods"),
         "cpu" | "memory" | "ephemeral-storage" => Counted::Requests(name),
-        _ if name.starts_with("hugepages-") || name.ends_with(OF_CLASS) => Counted::Requests(name),
+        _ if name.starts_with("hugepages-") || is_of_claims(name) => Counted::Requests(name),
         _ if name.starts_with("limits.") => Counted::ByAdmission,
         _ => name
             .strip_prefix("requests.")

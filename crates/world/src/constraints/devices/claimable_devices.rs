@@ -183,24 +183,27 @@ impl<'a> ClaimableDevices<'a> {
                 Reach::of(spec.all_nodes, spec.node_name.as_ref(), spec.node_selector.as_ref())
             };
             let is_taken = device.allow_multiple_allocations != Some(true)
-                && self.index.published.holders(&key_of(slice, device)).any(|claim| !self.is_own(claim));
+                && self
+                    .index
+                    .published
+                    .holders(&key_of(slice, device))
+                    .any(|claim| !is_claim_of(self.index, self.application, claim));
             Some(Published { slice, device, reach: reach?, is_taken })
         };
         spec.devices.iter().flatten().filter_map(device)
     }
+}
 
-    /// Whether a claim was generated for a pod of the application, and goes with it.
-    fn is_own(&self, name: &Name) -> bool {
-        let of_pod = || {
-            let claim = self.index.scheduling.resource_claims.get(name)?;
-            let owner = claim.owner_references().iter().find(|owner| owner.kind == "Pod")?;
-            let pod = self.index.pod(&name.0, &owner.name)?;
-            match self.index.owner_of_pod(pod) {
-                Ownership::OwnedBy((application, _)) => Some(application.uid() == self.application.uid()),
-                Ownership::Orphaned | Ownership::Foreign => None,
-            }
-        };
-        self.index.application_of_claim(name) == Some(ApplicationKey::of(self.application))
-            || of_pod() == Some(true)
-    }
+/// Whether a claim was made for a pod of the application, and goes with it.
+pub(crate) fn is_claim_of(index: &Index, application: &ActorApplication, name: &Name) -> bool {
+    let of_pod = || {
+        let claim = index.scheduling.resource_claims.get(name)?;
+        let owner = claim.owner_references().iter().find(|owner| owner.kind == "Pod")?;
+        let pod = index.pod(&name.0, &owner.name)?;
+        match index.owner_of_pod(pod) {
+            Ownership::OwnedBy((owner, _)) => Some(owner.uid() == application.uid()),
+            Ownership::Orphaned | Ownership::Foreign => None,
+        }
+    };
+    index.application_of_claim(name) == Some(ApplicationKey::of(application)) || of_pod() == Some(true)
 }

@@ -10,7 +10,7 @@ use crate::index::names::Name;
 use crate::numbers::{Exact, ceil};
 
 /// Allocation of each device that is selected.
-const ALL: &str = "All";
+pub(crate) const ALL: &str = "All";
 /// More devices than a node has. A device that several claims may share counts as so many.
 pub(crate) const MANY: u64 = 1 << 32;
 

@@ -6,6 +6,7 @@ pub(crate) mod counters;
 pub(crate) mod numbered;
 pub(crate) mod published;
 pub(crate) mod selector_cost;
+pub(crate) mod selector_functions;
 pub(crate) mod selector_syntax;
 pub(crate) mod selectors;
 pub(crate) mod slices;

@@ -6,6 +6,8 @@
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 
+use crate::units::dra::selector_functions::{DOMAIN, PATTERN, RELEASE, TEXT};
+
 /// Maximum number of steps of an expression.
 const MAX_STEPS: u64 = 100_000;
 /// Maximum nesting: evaluation is recursive.
@@ -23,11 +25,9 @@ const NUMBER: u64 = 16;
 /// Refused anyway.
 const UNBOUNDED: u64 = u64::MAX;
 
-/// Refuses expressions that cannot be evaluated, or not within the limits. `domains` is the number of domains that the device
-/// gets beside its own.
-pub(crate) fn check(expression: &IdedExpr, domains: usize) -> Result<(), String> {
-    let entries = ATTRIBUTES.saturating_add(length(domains));
-    let bound = Estimate { scope: Vec::new(), depth: 0, entries }.of(expression)?;
+/// Refuses expressions that cannot be evaluated, or not within the limits.
+pub(crate) fn check(expression: &IdedExpr) -> Result<(), String> {
+    let bound = Estimate { scope: Vec::new(), depth: 0 }.of(expression)?;
     if bound.steps > MAX_STEPS {
         return Err(format!(
             "is too expensive: it may take more than {MAX_STEPS} steps for one device; use smaller lists and fewer nested macros"
@@ -49,8 +49,6 @@ struct Estimate<'a> {
     /// Variables of macros and the sizes of their values, the innermost last.
     scope: Vec<(&'a str, u64)>,
     depth: usize,
-    /// Entries of a map of the device, at most.
-    entries: u64,
 }
 
 impl<'a> Estimate<'a> {
@@ -75,7 +73,7 @@ impl<'a> Estimate<'a> {
                 Ok(Bound { steps: size, size })
             }
             Expr::Ident(name) => {
-                let of_device = self.entries.saturating_mul(2 * ATTRIBUTE);
+                let of_device = ATTRIBUTES * 2 * ATTRIBUTE;
                 let size = self.variable(name).unwrap_or(if name == "device" { of_device } else { 1 });
                 Ok(Bound { steps: size, size })
             }
@@ -114,7 +112,7 @@ impl<'a> Estimate<'a> {
         match expression {
             Expr::Ident(name) => (name == "device" && self.variable(name).is_none()).then_some(0),
             Expr::Select(select) => Some(self.device_level(&select.operand.expr)? + 1),
-            Expr::Call(call) if call.func_name == operators::INDEX => {
+            Expr::Call(call) if [operators::INDEX, DOMAIN].contains(&call.func_name.as_str()) => {
                 Some(self.device_level(&call.args.first()?.expr)? + 1)
             }
             _ => None,
@@ -144,11 +142,13 @@ impl<'a> Estimate<'a> {
         let first = parts.first().map_or(1, |part| part.size);
         let (steps, size) = match call.func_name.as_str() {
             operators::CONDITIONAL => (1, parts.iter().skip(1).map(|part| part.size).max().unwrap_or(1)),
-            operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT => {
+            operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT | DOMAIN => {
                 let size = self.member_size(expression, first);
                 (size, size)
             }
             operators::ADD => (sum, sum),
+            TEXT | RELEASE => (sum, sum.saturating_add(NUMBER)),
+            PATTERN => (sum, sum.saturating_mul(CHARACTERS)),
             // The other operators give a number or a truth value.
             operator if operator.contains(['_', '@', '!']) => (sum, 1),
             "startsWith" | "endsWith" | "size" | "isGreaterThan" | "isLessThan" | "compareTo" => (sum, 1),
@@ -157,6 +157,9 @@ impl<'a> Estimate<'a> {
             "findAll" | "split" => {
                 let parts = sum.saturating_mul(CHARACTERS);
                 (parts.saturating_add(REGEX), parts)
+            }
+            "contains" | "intersects" | "equivalent" if is_of_sets(call) => {
+                (parts.iter().map(|part| part.size).fold(1, u64::saturating_mul), 1)
             }
             "contains" | "indexOf" | "lastIndexOf" | "equivalent" | "intersects" | "containsIP" => {
                 (product, 1)
@@ -184,7 +187,7 @@ impl<'a> Estimate<'a> {
         let (range, initial) = (self.of(&of.iter_range)?, self.of(&of.accu_init)?);
         let (iterations, element) = match &of.iter_range.expr {
             Expr::List(list) => (length(list.elements.len()), range.size),
-            of_device if self.device_level(of_device).is_some() => (self.entries, ATTRIBUTE),
+            of_device if self.device_level(of_device).is_some() => (ATTRIBUTES, ATTRIBUTE),
             _ => (range.size, range.size),
         };
         let known = self.scope.len();
@@ -225,6 +228,11 @@ fn length(count: usize) -> u64 {
 
 fn characters(count: usize) -> u64 {
     1 + length(count) / CHARACTERS
+}
+
+/// Compares each element of a list with each of another.
+fn is_of_sets(call: &CallExpr) -> bool {
+    call.target.as_ref().is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if name == "sets"))
 }
 
 /// Replaces a literal text by one that is not longer.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use kube_cel::KubeCelExt as _;
-use kube_cel::cel::{Context, IdedExpr, Program, ResolveResult, Value};
+use kube_cel::cel::{Context, IdedExpr, Program, Value};
 
 use crate::units::dra::selector_cost::check;
-use crate::units::dra::selector_syntax::parse;
+use crate::units::dra::selector_functions::{add_functions, release};
+use crate::units::dra::selector_syntax::{parse, rewrite};
 use crate::units::dra::slices::{AttributeValue, SliceDevice};
 
 /// Maximum length of an expression in bytes, as in Kubernetes.
@@ -22,8 +23,6 @@ const COMPILER_STACK: usize = 256 << 20;
 pub(crate) struct DeviceSelector {
     text: String,
     expression: IdedExpr,
-    /// Names of domains, or of anything else, in the expression.
-    literals: Vec<String>,
 }
 
 impl fmt::Debug for DeviceSelector {
@@ -43,13 +42,13 @@ impl DeviceSelector {
                 text.len()
             ));
         }
-        let literals = literals(text);
         // The parser recurses once for each operator of a chain.
         let expression = std::thread::scope(|scope| {
             let compile = || {
-                let expression =
+                let mut expression =
                     parse(text).map_err(|e| format!("is not a CEL expression: {}", one_line(&e)))?;
-                check(&expression, literals.len())?;
+                rewrite(&mut expression)?;
+                check(&expression)?;
                 Ok(expression)
             };
             let thread = std::thread::Builder::new().stack_size(COMPILER_STACK);
@@ -61,12 +60,11 @@ impl DeviceSelector {
             }
         });
         let expression = expression.map_err(|e: String| format!("`{text}` {e}"))?;
-        Ok(Self { text: text.to_owned(), expression, literals })
+        Ok(Self { text: text.to_owned(), expression })
     }
 
     /// Whether the expression holds for a device; the error names the expression and the device.
     ///
-    /// Attributes of domains that the device lacks are empty, as in Kubernetes.
     pub fn selects(&self, device: &SliceDevice, functions: &Context<'_>) -> Result<bool, String> {
         let failed = |why: &dyn fmt::Display| {
             format!("`{}` cannot be evaluated for device {}: {}", self.text, device.key, one_line(why))
@@ -74,7 +72,7 @@ impl DeviceSelector {
         // The evaluator panics on some expressions that it does not support; nothing of it outlives the evaluation.
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let mut context = functions.new_inner_scope();
-            context.add_variable_from_value("device", self.describe(device, functions)?);
+            context.add_variable_from_value("device", describe(device, functions)?);
             Value::resolve(&self.expression, &context).map_err(|e| e.to_string())
         }));
         let evaluated = evaluated.unwrap_or_else(|_| Err("the evaluation panicked; see the log".to_owned()));
@@ -83,41 +81,36 @@ impl DeviceSelector {
             other => Err(failed(&format!("it is a {}, not a bool", other.type_of()))),
         }
     }
+}
 
-    /// The variable `device`.
-    fn describe(&self, device: &SliceDevice, functions: &Context<'_>) -> Result<Value, String> {
-        let mut attributes = self.empty_domains();
-        for (name, value) in &device.attributes {
-            let value = match value {
-                AttributeValue::Bool(it) => Value::Bool(*it),
-                AttributeValue::Int(it) => Value::Int(*it),
-                AttributeValue::String(it) => Value::from(it.as_str()),
-                AttributeValue::Version(it) => call("semver", it, functions)?,
-            };
-            insert(&mut attributes, name, value);
-        }
-        let mut capacity = self.empty_domains();
-        for (name, amount) in &device.capacity {
-            insert(&mut capacity, name, call("quantity", amount, functions)?);
-        }
-        Ok(Value::from(HashMap::from([
-            ("driver", Value::from(device.key.driver.as_str())),
-            ("attributes", by_domain(attributes)),
-            ("capacity", by_domain(capacity)),
-            ("allowMultipleAllocations", Value::Bool(device.allows_multiple_allocations)),
-        ])))
+/// The variable `device`.
+fn describe(device: &SliceDevice, functions: &Context<'_>) -> Result<Value, String> {
+    let mut attributes = Domains::new();
+    for (name, value) in &device.attributes {
+        let value = match value {
+            AttributeValue::Bool(it) => Value::Bool(*it),
+            AttributeValue::Int(it) => Value::Int(*it),
+            AttributeValue::String(it) => Value::from(it.as_str()),
+            AttributeValue::Version(it) => call("semver", release(it), functions)?,
+        };
+        insert(&mut attributes, name, value);
     }
-
-    fn empty_domains(&self) -> Domains {
-        self.literals.iter().map(|domain| (domain.clone(), HashMap::new())).collect()
+    let mut capacity = Domains::new();
+    for (name, amount) in &device.capacity {
+        insert(&mut capacity, name, call("quantity", amount, functions)?);
     }
+    Ok(Value::from(HashMap::from([
+        ("driver", Value::from(device.key.driver.as_str())),
+        ("attributes", by_domain(attributes)),
+        ("capacity", by_domain(capacity)),
+        ("allowMultipleAllocations", Value::Bool(device.allows_multiple_allocations)),
+    ])))
 }
 
 /// The functions of CEL in Kubernetes.
 pub(crate) fn functions() -> Context<'static> {
     let mut functions = Context::default().with_all();
-    // Nothing is checked by type before it is evaluated.
-    functions.add_function("dyn", |value: Value| -> ResolveResult { Ok(value) });
+    add_functions(&mut functions);
     functions
 }
 
@@ -139,22 +132,6 @@ fn call(function: &str, text: &str, functions: &Context<'_>) -> Result<Value, St
     context.add_variable_from_value("text", text);
     let program = Program::compile(&format!("{function}(text)")).map_err(|e| one_line(&e))?;
     program.execute(&context).map_err(|e| one_line(&e))
-}
-
-/// The texts between quotes.
-fn literals(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(['"', '\'']) {
-        let quote = rest[at..].chars().next().unwrap_or_default();
-        rest = &rest[at + 1..];
-        let Some(end) = rest.find(quote) else { break };
-        found.push(rest[..end].to_owned());
-        rest = &rest[end + 1..];
-    }
-    found.sort();
-    found.dedup();
-    found
 }
 
 fn one_line(text: &(impl fmt::Display + ?Sized)) -> String {

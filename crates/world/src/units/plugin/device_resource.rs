@@ -21,10 +21,6 @@ pub(crate) enum Provides<'a> {
 /// Units of the pool that the resource provides.
 pub(crate) fn provides<'a>(pool: &DevicePool, resource: &'a str) -> Provides<'a> {
     let Some(given) = &pool.spec.resource else { return Provides::None };
-    if let Some(devices) = &given.dra {
-        let class = resource.strip_suffix(OF_CLASS);
-        return if class == Some(&devices.device_class_name) { Provides::Any } else { Provides::None };
-    }
     let Some(plugin) = &given.device_plugin else { return Provides::None };
     let Some((before, after)) = plugin.split_once(DOMAIN) else {
         return if plugin == resource { Provides::Any } else { Provides::None };

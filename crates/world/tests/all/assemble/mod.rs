@@ -3,6 +3,7 @@
 mod admission;
 mod arriving;
 mod between_pods;
+mod claim_quotas;
 mod cluster;
 mod demand;
 mod device_requests;
