@@ -5,6 +5,7 @@ mod between_pods;
 mod cluster;
 mod demand;
 mod device_requests;
+mod device_sharing;
 mod devices;
 mod disks;
 mod dra;
