@@ -160,6 +160,8 @@ pub(crate) struct ClaimableDevices<'a> {
     application: &'a ActorApplication,
     offer: &'a Offer,
     published: OnceCell<Vec<Published<'a>>>,
+    /// Positions of the devices of each node alone.
+    on_nodes: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
     selected: RefCell<BTreeMap<Selection, Rc<Selected<'a>>>>,
     scopes: RefCell<BTreeMap<Vec<Vec<Selection>>, Rc<Vec<Scope<'a>>>>>,
 }
@@ -171,6 +173,7 @@ impl<'a> ClaimableDevices<'a> {
             application,
             offer,
             published: OnceCell::new(),
+            on_nodes: OnceCell::new(),
             selected: RefCell::default(),
             scopes: RefCell::default(),
         }
@@ -314,8 +317,18 @@ impl<'a> ClaimableDevices<'a> {
             selectors: claim.selectors.clone(),
             ..Selection::default()
         };
-        let on_node =
-            self.published().iter().enumerate().filter(|(_, it)| it.reach == Reach::Node(&unit.node));
+        let published = self.published();
+        let on_nodes = self.on_nodes.get_or_init(|| {
+            let mut on_nodes = BTreeMap::<&str, Vec<usize>>::new();
+            for (at, it) in published.iter().enumerate() {
+                if let Reach::Node(name) = it.reach {
+                    on_nodes.entry(name).or_default().push(at);
+                }
+            }
+            on_nodes
+        });
+        let on_node = on_nodes.get(unit.node.as_str()).into_iter().flatten();
+        let on_node = on_node.map(|at| (*at, &published[*at]));
         let free = on_node.filter(|(_, it)| it.is_free_for(&selection) && !it.is_shared());
         if let Some(key) = &claim.device {
             return free.filter(|(_, it)| key_of(it.slice, it.device) == *key).map(|(at, _)| at).collect();
