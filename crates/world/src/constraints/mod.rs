@@ -50,7 +50,7 @@ pub(crate) fn constraints(
         rules.extend(group_constraints((application, actors), group, nodes));
     }
     let specs = AdmittedSpecs::of(index, application);
-    let devices = ClaimableDevices::of(index, application);
+    let devices = ClaimableDevices::of(index, application, offer);
     rules.extend(never_scheduled(index, (application, actors), &specs, &devices, offer));
     rules.extend(node_constraints((application, actors), &specs, nodes, offer));
     rules.extend(limited_tolerations(index, (application, actors), &specs, offer));

@@ -17,14 +17,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use placement::LARGEST;
 
-use crate::constraints::nodes::selectors::labels_match;
+use crate::constraints::nodes::selectors::{label_requirements, labels_match};
 use crate::demand::pods::{allocatable, resource_unit, unit_of};
 use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::numbers::{Exact, floor, product, rational};
 use crate::units::plugin::device_resource::resource_of;
 use crate::units::plugin::slots::SlotClaims as Slots;
-use crate::units::report::PoolReport;
+use crate::units::report::{NO_MATCH, PoolReport};
 use crate::units::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 
@@ -210,6 +210,15 @@ pub(crate) fn pool_problem(
 
 /// Notes on a pool that are of no single node.
 pub(crate) fn note_pool(index: &Index, pool: &DevicePool, report: &mut PoolReport) {
+    if let Some(selector) = &pool.spec.node_selector
+        && !index.nodes.values().any(|node| selects(pool, node))
+    {
+        let requirements = label_requirements(selector).join(", ");
+        let note = format!(
+            "no node has the labels of spec.nodeSelector: {requirements}; correct it, or label the nodes"
+        );
+        report.add_note(NO_MATCH, note);
+    }
     dra::claimed::note_devices_of_several_nodes(index, pool, report);
 }
 

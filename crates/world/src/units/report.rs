@@ -74,15 +74,22 @@ impl PoolReport {
 
     pub(crate) fn add_problem(&mut self, type_: &'static str, text: String) {
         debug_assert!(POOL_PROBLEMS.contains(&type_), "{type_} is not a known problem of pools");
+        let text = one_line(&text);
         let entry = self.problems.entry(type_);
         entry.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
 
     pub(crate) fn add_note(&mut self, type_: &'static str, text: String) {
         debug_assert!(POOL_NOTES.contains(&type_), "{type_} is not a known note on pools");
+        let text = one_line(&text);
         let entry = self.notes.entry(type_);
         entry.and_modify(|note| note.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
+}
+
+/// A text without line breaks, such as those of a selector: a message of a condition is one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// A problem of a pool, or information about it, aggregated over nodes.
@@ -103,5 +110,17 @@ impl fmt::Display for PoolProblem {
             write!(f, " (and {} more in this pool)", self.others)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_one_line() {
+        let mut report = PoolReport::default();
+        report.add_problem("Invalid", "`a == 1 &&\n  b == 2\n` cannot be evaluated".to_owned());
+        assert_eq!(report.problems["Invalid"].text, "`a == 1 && b == 2 ` cannot be evaluated");
     }
 }

@@ -1,6 +1,7 @@
 //! Limits of counters that devices share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Rem;
 
 use crate::units::dra::slices::SliceDevice;
 use crate::units::unit::Unit;
@@ -19,6 +20,6 @@ pub(crate) struct CounterLimit<'a> {
 pub(crate) type NamedUnits<'a> = Vec<(&'a Unit, &'a SliceDevice)>;
 
 /// The greatest common divisor.
-pub(crate) fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+pub(crate) fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
+    if b == T::default() { a } else { gcd(b, a % b) }
 }

@@ -3,78 +3,69 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
 use placement::file::{Constraint, Domain};
 
 use crate::constraints::devices::claimable_devices::ClaimableDevices;
-use crate::constraints::devices::device_requests::{DeviceNeed, PodRequest, Selection, device_requests};
+use crate::constraints::devices::device_demand::{DeviceDemand, ScopeDemand, need};
+use crate::constraints::devices::device_quotas::unit_limits;
+use crate::constraints::devices::device_requests::{DeviceNeed, PodRequest};
 use crate::constraints::pods::pod_templates::PodRules;
 use crate::constraints::volumes::static_volumes::{overlapping, share_one_domain};
 use crate::constraints::volumes::volume_rooms::{Need, Room, limit_rooms};
 use crate::index::names::Name;
 
-/// Requests are counted together if they select the same devices, by claims or by the same extended resource.
-type Counted<'a> = (&'a Selection, Option<&'a String>);
-
 /// Constraints on actors that need devices of the same nodes.
 pub(crate) fn device_constraints(of: &PodRules, devices: &ClaimableDevices) -> Vec<Constraint> {
-    let requests = |spec| device_requests(of.index, of.namespace, spec);
-    let own: Vec<Vec<PodRequest>> = of.templates.iter().map(|template| requests(&template.spec)).collect();
-    if !devices.are_known() || own.iter().all(Vec::is_empty) {
-        return Vec::new();
+    let demand = if devices.are_known() { DeviceDemand::of(of, devices) } else { None };
+    let Some(demand) = demand else { return Vec::new() };
+    let distinct = demand.distinct();
+    let mut rules = Vec::new();
+    for scope in devices.scopes(&distinct).iter() {
+        let inside = scope.requests.iter().map(|at| distinct[*at].selections()).collect();
+        let of_scope = ScopeDemand { devices: &scope.devices, inside };
+        rules.extend(limits(&demand, &of_scope));
+        rules.extend(unit_limits(&demand, &of_scope));
     }
-    let hosts: BTreeSet<&str> = of.offer.units.iter().map(|unit| unit.node.as_str()).collect();
-    let hosts: BTreeMap<&str, &Node> =
-        hosts.into_iter().filter_map(|name| Some((name, of.index.nodes.get(name)?.as_ref()))).collect();
-    let mut rules = counted(of, devices, &own, &hosts);
-    rules.extend(shared_claims(of, devices, &own, &hosts));
+    rules.extend(shared_claims(&demand));
     rules
 }
 
-/// Limits the actors of each node by its devices, where it cannot use those of other nodes.
-fn counted(
-    of: &PodRules,
-    devices: &ClaimableDevices,
-    own: &[Vec<PodRequest>],
-    hosts: &BTreeMap<&str, &Node>,
-) -> Vec<Constraint> {
-    // One of the requests, and what each template needs.
-    let mut needs: BTreeMap<Counted, (&PodRequest, Vec<Need>)> = BTreeMap::new();
-    for (position, request) in own.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |it| (at, it)))
-    {
-        let [only] = request.any_of.as_slice() else { continue };
-        let none = || (request, vec![Need::default(); own.len()]);
-        let (_, needs) = needs.entry((&only.of, request.resource.as_ref())).or_insert_with(none);
-        match &request.shared {
-            Some(claim) => drop(needs[position].shared.insert(claim.clone())),
-            None => needs[position].each += only.count,
+/// Limits the actors of each node by its devices.
+fn limits(demand: &DeviceDemand, scope: &ScopeDemand) -> Vec<Constraint> {
+    let index = demand.of.index;
+    let requests = demand.own.iter().flatten().filter(|request| scope.has(request));
+    let resources: BTreeSet<&String> = requests.filter_map(|it| it.resource.as_ref()).collect();
+    // Requests of extended resources count only where a class serves them.
+    let mut alike: BTreeMap<Vec<bool>, Vec<(&Node, Room)>> = BTreeMap::new();
+    for (name, node) in &demand.hosts {
+        let is_served = |it: &&String| index.room(name).is_some_and(|room| room.served.contains(*it));
+        if let Some(room) = demand.room(scope, node) {
+            alike.entry(resources.iter().map(is_served).collect()).or_default().push((*node, room));
         }
     }
     let mut rules = Vec::new();
-    for ((selection, _), (request, needs)) in needs {
-        let selected = devices.selected(selection);
-        // Nodes with fewer devices than a pod needs are excluded already.
-        let least = needs.iter().map(Need::claims).filter(|claims| *claims > 0).min().unwrap_or(0);
-        let room = |(name, node): (&&str, &&Node)| {
-            let total = selected.only_of(node).filter(|total| *total >= least)?;
-            let nodes = vec![(*name).to_owned()];
-            request.applies_on(of.index, name).then(|| Room { nodes, total, ..Room::default() })
+    for mut rooms in alike.into_values() {
+        let name = rooms[0].0.name_any();
+        let of_template = |all: &Vec<PodRequest>| {
+            need(demand.here(scope, all, &name).map(|request| (request, request.least())))
         };
-        let rooms: Vec<Room> = hosts.iter().filter_map(room).collect();
-        let reason = format!("the node has no devices of DeviceClass {} for another pod", selection.class);
-        rules.extend(limit_rooms(of, &needs, &rooms, &reason));
+        let needs: Vec<Need> = demand.own.iter().map(of_template).collect();
+        let least = needs.iter().map(Need::claims).filter(|claims| *claims > 0).min();
+        let Some(least) = least else { continue };
+        // Nodes with fewer devices than a pod needs are excluded already.
+        rooms.retain(|(node, _)| scope.devices.free.on(node) >= least);
+        let rooms: Vec<Room> = rooms.into_iter().map(|(_, room)| room).collect();
+        rules.extend(limit_rooms(demand.of, &needs, &rooms, &scope.reason()));
     }
     rules
 }
 
 /// The first pod of a claim gets its devices, so all its actors are placed where these can be used.
-fn shared_claims(
-    of: &PodRules,
-    devices: &ClaimableDevices,
-    own: &[Vec<PodRequest>],
-    hosts: &BTreeMap<&str, &Node>,
-) -> Vec<Constraint> {
+fn shared_claims(demand: &DeviceDemand) -> Vec<Constraint> {
+    let (of, devices) = (demand.of, demand.devices);
     let mut users: BTreeMap<(&Name, &[DeviceNeed]), BTreeSet<String>> = BTreeMap::new();
-    for (template, requests) in of.templates.iter().zip(own) {
+    for (template, requests) in of.templates.iter().zip(&demand.own) {
         for request in requests {
             if let Some(claim) = &request.shared {
                 let actors = users.entry((claim, request.any_of.as_slice())).or_default();
@@ -89,7 +80,7 @@ fn shared_claims(
             let claims = there.flat_map(|pod| pod.spec.resource_claims.iter().flatten());
             claims.filter(|it| it.resource_claim_name.as_ref() == Some(&claim.1)).map(|_| 1).sum::<u64>()
         };
-        let nodes = any_of.iter().flat_map(|it| devices.selected(&it.of).nodes(hosts));
+        let nodes = any_of.iter().flat_map(|it| devices.selected(&it.of).free.nodes(&demand.hosts));
         let domain = |nodes: &BTreeSet<&str>| Domain {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             others: nodes.iter().map(|node| uses_claim(node)).sum(),

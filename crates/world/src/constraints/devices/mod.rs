@@ -2,6 +2,8 @@
 
 pub(crate) mod claimable_devices;
 pub(crate) mod counter_limit;
+pub(crate) mod device_demand;
+pub(crate) mod device_quotas;
 pub(crate) mod device_requests;
 pub(crate) mod device_rooms;
 pub(crate) mod numbered_counters;

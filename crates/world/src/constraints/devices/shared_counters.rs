@@ -9,10 +9,13 @@ use crate::constraints::devices::counter_limit::{CounterLimit, NamedUnits, gcd};
 use crate::constraints::devices::numbered_counters::{free_choices, limits_of_choices};
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
-use crate::numbers::{Exact, floor};
+use crate::numbers::{Exact, ceil, floor};
 use crate::units::dra::slices::{CounterKey, DeviceKey};
 use crate::units::offer::Offer;
 use crate::{ApplicationKey, Index};
+
+/// The largest amount of a unit in a limit: sums of hundreds fit a snapshot.
+const MOST_PARTS: i128 = 1 << 44;
 
 /// One quota for each counter of which the offered devices consume more than others leave, and for each set of devices among which
 /// kube-scheduler chooses.
@@ -33,7 +36,7 @@ pub(crate) fn shared_counters(
     }
     let key = ApplicationKey::of(application);
     let own = own_units(index, &key);
-    let is_others = |unit: &str| index.decided_on(unit) > u64::from(own.contains(unit));
+    let is_others = |unit: &str| is_others(index, &own, unit);
     let taken = taken(index, &key, offer, &is_others);
     let left = |counter: &CounterKey| {
         index.published.counter(counter) - taken.get(counter).copied().unwrap_or_default()
@@ -80,8 +83,13 @@ fn limits_of_named<'a>(
     consumers.into_iter().map(limit).collect()
 }
 
+/// Whether the actor of another application is decided on a unit, given those of the application.
+pub(crate) fn is_others(index: &Index, own: &BTreeSet<&str>, unit: &str) -> bool {
+    index.decided_on(unit) > u64::from(own.contains(unit))
+}
+
 /// The units on which actors of the application are decided.
-fn own_units<'a>(index: &'a Index, key: &ApplicationKey) -> BTreeSet<&'a str> {
+pub(crate) fn own_units<'a>(index: &'a Index, key: &ApplicationKey) -> BTreeSet<&'a str> {
     let placement = index.placements.get(key);
     placement.into_iter().flat_map(|it| &it.spec.assignments).map(|it| it.unit.as_str()).collect()
 }
@@ -116,12 +124,12 @@ fn taken(
 
 /// The same proportions in whole numbers: amounts rounded up, the limit rounded down.
 fn whole_numbers<'a>(units: &BTreeMap<&'a str, Exact>, left: Exact) -> (BTreeMap<&'a str, u64>, u64) {
-    let mut amounts = units.values();
-    let is_whole = |amount: &Exact| amount.is_integer();
-    // Quantities of counters are counts or bytes: thousandths at most.
-    let scale = if amounts.all(is_whole) && left.is_integer() { Exact::from(1) } else { Exact::from(1000) };
-    let common = units.values().map(|amount| floor(*amount * scale)).fold(0, gcd).max(1);
-    let rounded = |amount: &Exact| floor(*amount * scale).div_ceil(common);
+    // The unit of all amounts is whole in billionths, to which quantities are rounded.
+    let billion = Exact::from(1_000_000_000);
+    let common = units.values().map(|amount| (*amount * billion).to_integer()).fold(0, gcd).max(1);
+    let largest = units.values().max().copied().unwrap_or_default();
+    let common = (Exact::from(common) / billion).max(largest / Exact::from(MOST_PARTS));
+    let rounded = |amount: &Exact| ceil(*amount / common);
     let units = units.iter().map(|(unit, amount)| (*unit, rounded(amount))).collect();
-    (units, floor(left.max(Exact::default()) * scale) / common)
+    (units, floor(left / common))
 }

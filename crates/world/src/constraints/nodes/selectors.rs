@@ -25,6 +25,16 @@ pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, S
             .all(|e| holds(&e.operator, labels.get(&e.key), e.values.as_deref().unwrap_or_default()))
 }
 
+/// The requirements of a selector of labels, for users.
+pub(crate) fn label_requirements(selector: &LabelSelector) -> Vec<String> {
+    let by_label = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let by_expression = selector.match_expressions.iter().flatten().map(|of| {
+        let values = of.values.as_deref().unwrap_or_default().join(",");
+        format!("{} {} {values}", of.key, of.operator).trim_end().to_owned()
+    });
+    by_label.chain(by_expression).collect()
+}
+
 /// Why a node does not accept a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Objection {

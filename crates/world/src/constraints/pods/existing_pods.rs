@@ -9,6 +9,7 @@ use crds::{ActorApplication, Instance, Placement, labels};
 use k8s_openapi::api::core::v1::{Affinity, PodSpec};
 use kube::ResourceExt;
 
+use crate::constraints::devices::device_requests::may_need_devices;
 use crate::constraints::pods::host_ports::host_ports;
 use crate::constraints::pods::pod_affinity::anti_affinity;
 use crate::constraints::pods::pod_templates::{ExistingPod, Labels, PodTemplate, Stage, pod_labels, ports};
@@ -46,7 +47,7 @@ pub(crate) fn existing_pods<'a>(
     templates: &[PodTemplate],
 ) -> Vec<ExistingPod<'a>> {
     let all_matter = templates.iter().any(depends_on_pods);
-    let matters = |spec: &PodSpec| all_matter || repels(spec);
+    let matters = |spec: &PodSpec| all_matter || repels(spec) || may_need_devices(index, spec);
     let own: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
     let key = ApplicationKey::of(application);
     let decided = LazyCell::new(|| decided_nodes(index, &key));

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain, Places};
 
-use crate::constraints::nodes::selectors::labels_match;
+use crate::constraints::devices::device_requests::device_requests;
+use crate::constraints::nodes::selectors::{label_requirements, labels_match};
 use crate::demand::actors::ApplicationActors;
 use crate::demand::requested::admission;
 use crate::index::loads::BoundPods;
@@ -36,7 +37,9 @@ pub(crate) fn templates<'a>(
     application: &'a ActorApplication,
     actors: &ApplicationActors,
 ) -> Vec<PodTemplate<'a>> {
-    let of_namespace = admission(index, &ApplicationKey::of(application).namespace);
+    let namespace = ApplicationKey::of(application).namespace;
+    let of_namespace = admission(index, &namespace);
+    let devices = |spec: &PodSpec| device_requests(index, &namespace, spec);
     let mut found: Vec<PodTemplate<'a>> = Vec::new();
     for group in &application.spec.actors {
         let first = found.len();
@@ -44,7 +47,11 @@ pub(crate) fn templates<'a>(
             let spec = of_namespace.spec(implementation.template.spec.as_ref(), None);
             let own = implementation.template.metadata.as_ref().and_then(|of| of.labels.clone());
             let labels = pod_labels(application, group, own.unwrap_or_default());
-            let is_alike = |known: &&mut PodTemplate| known.labels == labels && is_alike(&known.spec, &spec);
+            let is_alike = |known: &&mut PodTemplate| {
+                known.labels == labels
+                    && is_alike(&known.spec, &spec)
+                    && devices(&known.spec) == devices(&spec)
+            };
             match found[first..].iter_mut().find(is_alike) {
                 Some(known) => drop(known.kinds.insert(&implementation.kind)),
                 None => found.push(PodTemplate {
@@ -265,12 +272,7 @@ impl PodTerm {
 
     /// The selected pods, for users.
     pub fn pods(&self) -> String {
-        let by_label = self.selector.iter().flat_map(|of| of.match_labels.iter().flatten());
-        let mut parts: Vec<String> = by_label.map(|(key, value)| format!("{key}={value}")).collect();
-        for of in self.selector.iter().flat_map(|of| of.match_expressions.iter().flatten()) {
-            let values = of.values.as_deref().unwrap_or_default().join(",");
-            parts.push(format!("{} {} {values}", of.key, of.operator).trim_end().to_owned());
-        }
+        let parts: Vec<String> = self.selector.iter().flat_map(label_requirements).collect();
         if parts.is_empty() { "pods".to_owned() } else { format!("pods with {}", parts.join(", ")) }
     }
 }

@@ -13,7 +13,7 @@ use crate::units::dra::numbered::Numbered;
 use crate::units::dra::published::PoolFault;
 use crate::units::dra::selectors::{DeviceSelector, functions};
 use crate::units::dra::slices::{DeviceAvailability, DeviceKey, SliceDevice, pin};
-use crate::units::report::PoolReport;
+use crate::units::report::{PoolReport, one_line};
 use crate::units::unit::{CordonReason, Unit};
 use crate::units::{PoolClaims, PoolOnNode};
 
@@ -25,7 +25,8 @@ pub(crate) fn class_problem(index: &Index, pool: &DevicePool) -> Option<(&'stati
                        or later; use resource.devicePlugin, or upgrade the cluster";
         return Some(("Unsupported", problem.to_owned()));
     }
-    Some(("Invalid", compiled(index, &devices.device_class_name, &devices.selectors).err()?))
+    let problem = compiled(index, &devices.device_class_name, &devices.selectors).err()?;
+    Some(("Invalid", one_line(&problem)))
 }
 
 /// The selectors of the class and of the pool.
@@ -177,7 +178,7 @@ impl PoolOnNode<'_> {
         for ((driver, name), pool) in
             pools.iter().filter_map(|key| self.index.published.pools.get_key_value(key))
         {
-            match &pool.fault {
+            match pool.fault_on(node) {
                 Some(PoolFault::Incomplete(slices)) => report.add_note(
                     "IncompletePool",
                     format!("{node}: pool {name} of {driver} is incomplete: {slices}; running actors stay and no new ones are placed"),

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::resource::v1::{Counter, CounterSet, ResourceSlice};
+use k8s_openapi::api::resource::v1::{Counter, CounterSet, Device, ResourceSlice};
 
 use crate::numbers::{Exact, quantity};
 use crate::units::dra::slices::{DeviceAvailability, SliceDevice, read};
+
+/// Stands for the node of devices of several nodes.
+const SEVERAL: &str = "";
 
 /// Why kube-scheduler allocates no device of a driver's pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +17,15 @@ pub enum PoolFault {
     Incomplete(String),
     /// The slices contradict each other.
     Invalid(String),
+}
+
+/// What of a pool counts on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolState {
+    /// The generation of its devices there.
+    pub generation: i64,
+    /// Why none of its devices is allocated.
+    pub fault: Option<PoolFault>,
 }
 
 /// What a pool of a driver offers.
@@ -25,75 +37,134 @@ pub struct PublishedPool {
     pub of_several_nodes: Vec<SliceDevice>,
     /// The amounts of counters that its devices share, by counter set and counter.
     pub counters: BTreeMap<(String, String), Exact>,
-    /// Why none of its devices is allocated.
-    pub fault: Option<PoolFault>,
+    /// What counts for the devices of a node, by its name; that of devices of several nodes is empty.
+    pub on_nodes: BTreeMap<String, PoolState>,
 }
 
-/// The newest generation of a driver's pool, from all its slices.
+impl PublishedPool {
+    /// Why none of its devices of a node is allocated.
+    pub fn fault_on(&self, node: &str) -> Option<&PoolFault> {
+        self.on_nodes.get(node)?.fault.as_ref()
+    }
+}
+
+/// The pool of a driver as kube-scheduler sees it from each node, from all its slices.
 ///
-/// While it is incomplete, the pool has the devices of the newest complete one, or what is known: running actors stay on them.
+/// While the newest generation is incomplete, the pool has the devices of the newest complete one, or what is known: running actors
+/// stay on them.
 pub fn published_pool<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> PublishedPool {
+    let slices: Vec<&ResourceSlice> = slices.into_iter().collect();
+    let mut nodes = BTreeSet::from([SEVERAL]);
+    for slice in &slices {
+        nodes.extend(slice.spec.node_name.as_deref());
+        nodes.extend(slice.spec.devices.iter().flatten().filter_map(|device| device.node_name.as_deref()));
+    }
+    let mut pool = PublishedPool::default();
+    for node in nodes {
+        let Some((of_node, state)) = on_node(&slices, node) else { continue };
+        let all = devices(&of_node).map(|(slice, device)| read(slice, device));
+        for mut device in all.filter(|device| device.node == node) {
+            if state.fault.is_some() {
+                device.availability = device.availability.max(DeviceAvailability::Withheld);
+            }
+            let known = if node == SEVERAL { &mut pool.of_several_nodes } else { &mut pool.devices };
+            known.push(device);
+        }
+        if node == SEVERAL {
+            pool.counters = counters(&of_node);
+        }
+        pool.on_nodes.insert(node.to_owned(), state);
+    }
+    for known in [&mut pool.devices, &mut pool.of_several_nodes] {
+        known.sort_by(|a, b| (&a.key, &a.node).cmp(&(&b.key, &b.node)));
+        known.dedup_by(|a, b| (&a.key, &a.node) == (&b.key, &b.node));
+    }
+    pool
+}
+
+/// The slices that count on a node, as in `GatherPools` of kube-scheduler; `None` if only other nodes have the newest generation.
+fn on_node<'a>(slices: &[&'a ResourceSlice], node: &str) -> Option<(Vec<&'a ResourceSlice>, PoolState)> {
     let mut generations = BTreeMap::<i64, Vec<&ResourceSlice>>::new();
-    for slice in slices {
+    for slice in slices.iter().copied().filter(|slice| is_relevant(slice, node)) {
         generations.entry(slice.spec.pool.generation).or_default().push(slice);
     }
-    let wanted = |slices: &[&ResourceSlice]| {
-        slices.iter().map(|slice| slice.spec.pool.resource_slice_count).max().unwrap_or_default()
+    let of_all = |generation: i64| -> Vec<&'a ResourceSlice> {
+        slices.iter().copied().filter(|slice| slice.spec.pool.generation == generation).collect()
     };
-    let is_complete = |slices: &[&ResourceSlice]| i64::try_from(slices.len()) == Ok(wanted(slices));
-    let Some((generation, newest)) = generations.last_key_value() else { return PublishedPool::default() };
-    let complete = generations.values().rev().find(|slices| is_complete(slices));
-    let fault = if is_complete(newest) {
-        contradiction(newest).err().map(PoolFault::Invalid)
-    } else {
-        let (count, wanted) = (newest.len(), wanted(newest));
-        Some(PoolFault::Incomplete(format!("{count} of {wanted} slices of generation {generation}")))
+    let wanted = |of_node: &[&ResourceSlice]| {
+        of_node.iter().map(|slice| slice.spec.pool.resource_slice_count).max().unwrap_or_default()
     };
-    let slices = complete.unwrap_or(newest);
-    let devices =
-        slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten().map(|device| read(slice, device)));
-    let mut devices: Vec<SliceDevice> = devices.collect();
-    devices.sort_by(|a, b| (&a.key, &a.node).cmp(&(&b.key, &b.node)));
-    devices.dedup_by(|a, b| (&a.key, &a.node) == (&b.key, &b.node));
-    if fault.is_some() {
-        for device in &mut devices {
-            device.availability = device.availability.max(DeviceAvailability::Withheld);
-        }
+    let has_wanted = |some: &[&ResourceSlice], of_node: &[&ResourceSlice]| {
+        i64::try_from(some.len()) == Ok(wanted(of_node))
+    };
+    let (&newest, of_newest) = generations.last_key_value()?;
+    let is_complete_there = has_wanted(of_newest, of_newest);
+    if !is_complete_there && slices.iter().any(|slice| slice.spec.pool.generation > newest) {
+        return None;
     }
-    let (devices, of_several_nodes) = devices.into_iter().partition(|device| !device.node.is_empty());
-    let amounts = |set: &'a CounterSet| {
-        let amount = |(name, it): (&'a String, &'a Counter)| {
+    let is_complete = |generation: i64, of_node: &[&ResourceSlice]| {
+        has_wanted(of_node, of_node) || has_wanted(&of_all(generation), of_node)
+    };
+    if is_complete(newest, of_newest) {
+        let all = if is_complete_there { of_newest.clone() } else { of_all(newest) };
+        let fault = contradiction(of_newest, &all, node).err().map(PoolFault::Invalid);
+        return Some((of_newest.clone(), PoolState { generation: newest, fault }));
+    }
+    let (count, wanted) = (of_all(newest).len(), wanted(of_newest));
+    let fault = Some(PoolFault::Incomplete(format!("{count} of {wanted} slices of generation {newest}")));
+    let complete = generations.iter().rev().find(|(generation, of_node)| is_complete(**generation, of_node));
+    let (&generation, of_node) = complete.unwrap_or((&newest, of_newest));
+    Some((of_node.clone(), PoolState { generation, fault }))
+}
+
+/// Whether a slice counts on a node. Those of selected nodes count for devices of several nodes only.
+fn is_relevant(slice: &ResourceSlice, node: &str) -> bool {
+    let spec = &slice.spec;
+    let is_of = |name: Option<&String>, all: Option<bool>| {
+        name.is_some_and(|name| name == node) || name.is_none() && all == Some(true)
+    };
+    node == SEVERAL
+        || spec.shared_counters.as_ref().is_some_and(|sets| !sets.is_empty())
+        || is_of(spec.node_name.as_ref(), spec.all_nodes)
+        || spec.per_device_node_selection == Some(true)
+            && spec.devices.iter().flatten().any(|it| is_of(it.node_name.as_ref(), it.all_nodes))
+}
+
+fn counters(slices: &[&ResourceSlice]) -> BTreeMap<(String, String), Exact> {
+    let amounts = |set: &CounterSet| {
+        let amount = |(name, it): (&String, &Counter)| {
             Some(((set.name.clone(), name.clone()), quantity(&it.value.0).ok()?))
         };
-        set.counters.iter().filter_map(amount)
+        set.counters.iter().filter_map(amount).collect::<Vec<_>>()
     };
-    let counters = sets(slices).flat_map(amounts).collect();
-    PublishedPool { devices, of_several_nodes, counters, fault }
+    sets(slices).flat_map(amounts).collect()
 }
 
 fn sets<'a>(slices: &[&'a ResourceSlice]) -> impl Iterator<Item = &'a CounterSet> {
     slices.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten())
 }
 
-/// What kube-scheduler checks of a pool before it allocates its devices.
-fn contradiction(slices: &[&ResourceSlice]) -> Result<(), String> {
-    let devices =
-        || slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten().map(|device| (*slice, device)));
+fn devices<'a>(slices: &[&'a ResourceSlice]) -> impl Iterator<Item = (&'a ResourceSlice, &'a Device)> {
+    slices.iter().flat_map(|slice| slice.spec.devices.iter().flatten().map(|device| (*slice, device)))
+}
+
+/// What kube-scheduler checks of a pool before it allocates its devices: of the slices of a node, and of all.
+fn contradiction(of_node: &[&ResourceSlice], all: &[&ResourceSlice], node: &str) -> Result<(), String> {
     let mut names = BTreeSet::new();
-    for (slice, device) in devices() {
-        // A node sees only its own devices.
-        let node = device.node_name.as_ref().or(slice.spec.node_name.as_ref());
-        if !names.insert((node, &device.name)) {
+    for (slice, device) in devices(of_node) {
+        // Which nodes share a slice of several nodes is unknown.
+        let own = device.node_name.as_ref().or(slice.spec.node_name.as_ref()).filter(|_| node == SEVERAL);
+        if !names.insert((own, &device.name)) {
             return Err(format!("duplicate device name {}", device.name));
         }
     }
     let mut known = BTreeMap::new();
-    for set in sets(slices) {
+    for set in sets(of_node) {
         if known.insert(&set.name, &set.counters).is_some() {
             return Err(format!("duplicate counter set name {}", set.name));
         }
     }
-    for used in devices().flat_map(|(_, device)| device.consumes_counters.iter().flatten()) {
+    for used in devices(all).flat_map(|(_, device)| device.consumes_counters.iter().flatten()) {
         let Some(counters) = known.get(&used.counter_set) else {
             return Err(format!("counter set {} not found", used.counter_set));
         };
@@ -129,7 +200,8 @@ mod tests {
             format!("{}{mark}", device.key.device)
         };
         let names: Vec<String> = pool.devices.iter().chain(&pool.of_several_nodes).map(name).collect();
-        let fault = pool.fault.map_or(String::new(), |fault| format!(" {fault:?}"));
+        let fault = pool.on_nodes.values().find_map(|state| state.fault.clone());
+        let fault = fault.map_or(String::new(), |fault| format!(" {fault:?}"));
         format!("{}{fault}", names.join(" "))
     }
 
@@ -153,6 +225,32 @@ mod tests {
             "perDeviceNodeSelection: true, devices: [{name: a, nodeName: n0}, {name: b, allNodes: true}]";
         let found = published_pool(&[slice(1, 1, mixed)]);
         assert_eq!((found.devices.len(), found.of_several_nodes.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_node_sees_its_own_slices_of_a_pool() {
+        let on = |node: &str, generation: i64, count: i64, device: &str| {
+            slice(generation, count, &format!("nodeName: {node}, devices: [{{name: {device}}}]"))
+        };
+        let each =
+            |devices: &str| slice(1, 2, &format!("perDeviceNodeSelection: true, devices: [{devices}]"));
+        for (slices, expected) in [
+            // complete for each node
+            ([on("n0", 1, 1, "a"), on("n1", 1, 1, "b")], "a b"),
+            // another node has a newer generation
+            ([on("n0", 1, 2, "a"), on("n1", 2, 1, "b")], "b"),
+            ([on("n0", 1, 1, "a"), on("n1", 2, 1, "b")], "a b"),
+            // both slices have a device of n0, and one of the same name; n1 sees only the second
+            (
+                [each("{name: a, nodeName: n0}"), each("{name: a, nodeName: n1}, {name: b, nodeName: n0}")],
+                "a! a b! Invalid(\"duplicate device name a\")",
+            ),
+        ] {
+            let found = shown(&slices);
+            let found =
+                found.strip_suffix(" Incomplete(\"2 of 1 slices of generation 1\")").unwrap_or(&found);
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]

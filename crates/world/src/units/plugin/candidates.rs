@@ -11,6 +11,8 @@ use crate::units::PoolOnNode;
 
 /// The type of partitions of GPUs.
 const PARTITION: &str = "GPU Partition";
+/// The kinds of devices of plugins.
+const KINDS: [&str; 3] = ["fpga", "gpu", "npu"];
 /// The type of accelerators whose kind the agent does not know.
 const UNKNOWN_KIND: &str = "Accelerator";
 
@@ -62,7 +64,7 @@ impl PoolOnNode<'_> {
             // the kind of an accelerator is unknown to its agent; a pool that selects its vendor or model knows it
             let is_named = wanted.vendor.is_some() || wanted.model.is_some();
             let is_unknown = device.type_ == UNKNOWN_KIND && is_named && matches(&wanted, device);
-            kind_of(device) == *kind || is_unknown && ["fpga", "gpu", "npu"].contains(&kind.as_str())
+            kind_of(device) == *kind || is_unknown && KINDS.contains(&kind.as_str())
         };
         let may_hand_out = |device: &&Device| is_behind(resource, device);
         let profile = resource.rsplit('/').next().and_then(|name| name.strip_prefix("mig-"));
@@ -171,11 +173,13 @@ impl PoolOnNode<'_> {
         let mut found = BTreeMap::<String, usize>::new();
         let is_unnamed = wanted.vendor.is_none() && wanted.model.is_none();
         let mut is_unknown = false;
+        let mut kinds = BTreeSet::new();
         for device in devices.iter().filter(|device| is_accelerator(device) && is_behind(resource, device)) {
             let names = [Some(&device.type_), device.vendor.as_ref(), device.model.as_ref()];
             let names: Vec<&str> = names.into_iter().flatten().map(String::as_str).collect();
             *found.entry(names.join(" ")).or_default() += 1;
             is_unknown |= is_unnamed && device.type_ == UNKNOWN_KIND;
+            kinds.insert(if device.type_ == PARTITION { "gpu".to_owned() } else { kind_of(device) });
         }
         let found: Vec<String> = found.iter().map(|(name, count)| format!("{count} {name}")).collect();
         let found =
@@ -185,7 +189,10 @@ impl PoolOnNode<'_> {
             .into_iter()
             .filter_map(|(what, name)| Some(format!(", {what} {}", name.as_ref()?)))
             .collect();
-        let hint = if is_unknown {
+        let kinds: Vec<String> = kinds.into_iter().filter(|kind| KINDS.contains(&kind.as_str())).collect();
+        let hint = if !KINDS.contains(&self.pool.spec.kind.as_str()) && !kinds.is_empty() {
+            format!("; set spec.kind to {}, the kind of these devices", kinds.join(" or "))
+        } else if is_unknown {
             format!("; a pool of devices of type {UNKNOWN_KIND} names their vendor or model")
         } else {
             String::new()

@@ -9,22 +9,22 @@ use world::{Index, Objects};
 use super::cluster::world_of;
 use super::pods::{cluster, group, shown};
 
-const BY_TEMPLATE: &str =
+pub(super) const BY_TEMPLATE: &str =
     "resourceClaims: [{name: c, resourceClaimTemplateName: one}], containers: [{name: c}]";
 const BY_NAME: &str = "resourceClaims: [{name: c, resourceClaimName: one}], containers: [{name: c}]";
 
-fn object(kind: &str, name: &str, fields: &str) -> String {
+pub(super) fn object(kind: &str, name: &str, fields: &str) -> String {
     format!(
         "{{apiVersion: resource.k8s.io/v1, kind: {kind}, metadata: {{name: {name}, namespace: ns}}, {fields}}}\n---\n"
     )
 }
 
-fn class(fields: &str) -> String {
+pub(super) fn class(fields: &str) -> String {
     object("DeviceClass", "gpu", &format!("spec: {{{fields}}}")).replace(", namespace: ns", "")
 }
 
 /// A slice with these devices, for nodes, of this generation of its pool.
-fn slice(pool: &str, nodes: &str, generation: u32, devices: &str) -> String {
+pub(super) fn slice(pool: &str, nodes: &str, generation: u32, devices: &str) -> String {
     let spec = format!(
         "spec: {{driver: d.example.com, {nodes}, pool: {{name: {pool}, generation: {generation}, resourceSliceCount: 1}}, \
          devices: [{devices}]}}"
@@ -33,7 +33,7 @@ fn slice(pool: &str, nodes: &str, generation: u32, devices: &str) -> String {
 }
 
 /// A claim template that requests a device of the class.
-fn template(request: &str) -> String {
+pub(super) fn template(request: &str) -> String {
     let requests = format!("[{{name: r, exactly: {{deviceClassName: gpu{request}}}}}]");
     object("ResourceClaimTemplate", "one", &format!("spec: {{spec: {{devices: {{requests: {requests}}}}}}}"))
 }
@@ -74,9 +74,38 @@ fn a_node_needs_enough_free_devices_that_are_selected() {
             others,
         ),
         ([&any, &one, &selector("device.driver == 'other'")].map(String::as_str).concat(), all),
+        ([&any, &two, &template(", allocationMode: All"), &holder("")].map(String::as_str).concat(), all),
         // left to the scheduler
         ([&any, &one, &selector("device.gone == 'x'")].map(String::as_str).concat(), others),
     ] {
+        assert_eq!(shown(&cluster(&group("a", 1, BY_TEMPLATE), &documents)), expected, "{documents}");
+    }
+}
+
+#[test]
+fn devices_that_are_tainted_too_small_or_withheld_are_not_available() {
+    let device =
+        "name: d0, capacity: {memory: {value: 80Gi}}, taints: [{key: k, value: v, effect: NoSchedule}]";
+    let tainted = slice("n0", "nodeName: n0", 1, &format!("{{{device}}}"));
+    let one = slice("n0", "nodeName: n0", 1, &format!("{{{}}}", device.replace("NoSchedule", "None")));
+    let tolerates = |toleration: &str| template(&format!(", tolerations: [{{{toleration}}}]"));
+    let asks = |amount: &str| template(&format!(", capacity: {{requests: {{{amount}}}}}"));
+    let incomplete = one.replace("resourceSliceCount: 1", "resourceSliceCount: 2");
+    let twice = slice("n0", "nodeName: n0", 1, "{name: d0}, {name: d0}");
+    let (all, others) = ("never a-0 n0,n1,n2", "never a-0 n1,n2");
+    for (slices, request, expected) in [
+        (&tainted, template(""), all),
+        (&tainted, tolerates("key: k, operator: Exists"), others),
+        (&tainted, tolerates("key: k, value: v, effect: NoSchedule"), others),
+        (&tainted, tolerates("key: k, value: w"), all),
+        (&tainted, tolerates("operator: Exists, effect: NoExecute"), all),
+        (&one, asks("memory: 40Gi"), others),
+        (&one, asks("memory: 100Gi"), all),
+        (&one, asks("cores: 1"), all),
+        (&incomplete, template(""), all),
+        (&twice, template(""), all),
+    ] {
+        let documents = [class(""), slices.clone(), request].concat();
         assert_eq!(shown(&cluster(&group("a", 1, BY_TEMPLATE), &documents)), expected, "{documents}");
     }
 }

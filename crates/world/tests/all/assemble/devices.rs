@@ -344,6 +344,15 @@ fn a_pool_without_units_names_the_devices_that_it_does_not_select() {
          pool p1 not ready: Empty"
     );
     assert_eq!(found, expected);
+    let own_kind = of(&[server()], &["kind: ml, resource: {devicePlugin: nvidia.com/gpu}"]);
+    assert!(
+        own_kind.contains("wants kind ml; set spec.kind to gpu, the kind of these devices"),
+        "{own_kind}"
+    );
+    let nowhere = "kind: gpu, nodeSelector: {matchLabels: {x: y}}, resource: {devicePlugin: nvidia.com/gpu}";
+    let note = "pool p0 note NoMatchingDevice: no node has the labels of spec.nodeSelector: x=y; correct it, or label the nodes";
+    let found = of(&[server()], &[nowhere]);
+    assert!(found.contains(note), "{found}");
     let other = Server { resources: "nvidia.com/gpu=1", devices: &["g0 GPU nvidia:H100 0 -"] };
     let found = of(&[server(), other], &[typo]);
     assert!(!found.contains("pool ") && found.starts_with("n1/p0-0"), "{found}");

@@ -37,7 +37,7 @@ fn reports(objects: &[String]) -> Vec<String> {
 }
 
 /// The limits of shared counters: what an actor on each unit counts, and the sum.
-fn limits(objects: &[String]) -> Vec<String> {
+pub(super) fn limits(objects: &[String]) -> Vec<String> {
     let world = world_of(&objects.join("\n---\n")).unwrap();
     let limit = |given: &Constraint| match given {
         Constraint::Quota { units: Some(units), max, .. } => {
@@ -131,6 +131,22 @@ fn partitions_of_numbered_units_use_counters() {
 }
 
 /// Without unique attributes, partitions are numbered in each pool; those of several pools that overlap are never all chosen.
+/// Amounts are divided before they are limited to what a snapshot can have.
+#[test]
+fn counters_may_be_large() {
+    for (counter, each, expected) in [
+        ("7Ei", "2Ei", "p-a=1 p-b=1 p-c=1 p-d=1 up to 3"),
+        ("14Pi", "7Pi", "p-a=1 p-b=1 p-c=1 p-d=1 up to 2"),
+        ("1500000000n", "500m", "p-a=1 p-b=1 p-c=1 p-d=1 up to 3"),
+    ] {
+        let devices = ["a", "b", "c", "d"].map(|name| format!("{name} 0 - uuid={name} take=m:{each}"));
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let many = APPLICATION.replace("{name: a,", "{name: a, replicas: 4,");
+        let slice = with_counters(&format!("m: {{value: '{counter}'}}"), &devices);
+        assert_eq!(limits(&[NODE.to_owned(), class(CLASS), slice, pool("p", ""), many]), [expected]);
+    }
+}
+
 #[test]
 fn numbered_units_share_counters_with_other_pools() {
     let whole = "w 0 - uuid=W model=w take=g0:7";

@@ -7,6 +7,7 @@ mod claim_quotas;
 mod cluster;
 mod demand;
 mod device_requests;
+mod device_sharing;
 mod devices;
 mod disks;
 mod dra;
