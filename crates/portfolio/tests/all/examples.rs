@@ -118,15 +118,13 @@ fn groups_and_pairs_of_different_applications_are_independent() {
         for mark in [json!({"group": "a"}), json!({"labels": {"pair": "p"}})] {
             let mut actors = vec![actor("a-0", 1), actor("a-1", 1)];
             actors[1]["id"] = json!(other);
-            for (actor, (key, value)) in actors
-                .iter_mut()
-                .flat_map(|actor| mark.as_object().unwrap().iter().map(move |it| (actor, it)))
-            {
-                actor[key] = value.clone();
+            for actor in &mut actors {
+                for (key, value) in mark.as_object().unwrap() {
+                    actor[key] = value.clone();
+                }
             }
-            // Two units in one zone: a rule that binds both leaves one of them unplaced.
-            let mut all = units(2, "cpu", 2);
-            all.iter_mut().for_each(|unit| unit["zone"] = json!("z0"));
+            // Two nodes of one zone: a rule that binds both actors leaves one of them unplaced.
+            let all: Vec<Value> = units(4, "cpu", 4).into_iter().step_by(2).collect();
             let [_, with] = places("spread-over-zones", &all, &actors);
             let unplaced = with.contains(&"nowhere".to_owned());
             assert_eq!(unplaced, are_apart, "{other} {mark}: {with:?}");
