@@ -342,7 +342,16 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             let all = used(&|_| true);
             all <= u128::from(*max) || all == used(&|actor| fixed(actor))
         }
-        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => {
+        Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, max, skew, join, .. } => {
+            // Only the actors whose unit is of one of their kinds take part.
+            let there = |ids: &[String], kinds: Option<&BTreeMap<String, Vec<String>>>| -> Vec<String> {
+                let is_on = |id: &&String| {
+                    let kinds = kinds.and_then(|kinds| kinds.get(*id));
+                    at.get(id.as_str()).is_some_and(|unit| kinds.is_none_or(|of| of.contains(&unit.kind)))
+                };
+                ids.iter().filter(is_on).cloned().collect()
+            };
+            let (actors, peers) = (&there(actors, actor_kinds.as_ref()), &there(peers, peer_kinds.as_ref()));
             let arrives = |id: &String| {
                 let home = file.actors.iter().find(|a| a.id == *id).and_then(|a| a.running());
                 free(id).is_some_and(|there| home != Some(there.id.as_str()))

@@ -392,7 +392,7 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
             }
             used[0] == 0 || used[0] + used[1] <= *max
         }
-        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => {
+        Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, max, skew, join, .. } => {
             let mut counts: Vec<u64> = domains.iter().map(|domain| domain.others).collect();
             let (mut seeds, mut arrivals) = (counts.clone(), vec![false; domains.len()]);
             let mut bound = Vec::new();
@@ -401,7 +401,8 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 let Some(domain) = domains.iter().position(|it| it.nodes.contains(&unit.node)) else {
                     continue;
                 };
-                let [is_bound, is_peer] = [actors, peers].map(|ids| ids.contains(&actor.id));
+                let [is_bound, is_peer] = [(actors, actor_kinds), (peers, peer_kinds)]
+                    .map(|(ids, kinds)| takes_part(ids, kinds.as_ref(), actor, unit));
                 let is_new = !actor.fixed && actor.running() != Some(unit.id.as_str());
                 counts[domain] += u64::from(is_peer);
                 seeds[domain] += u64::from(is_peer && !(is_bound && is_new));
@@ -422,4 +423,15 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
         }
         Constraint::Avoid { .. } | Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }
+}
+
+/// Whether an actor is listed, and the unit is of one of its kinds.
+fn takes_part(
+    ids: &[String],
+    kinds: Option<&BTreeMap<String, Vec<String>>>,
+    actor: &Actor,
+    unit: &Unit,
+) -> bool {
+    let kinds = kinds.and_then(|kinds| kinds.get(&actor.id));
+    ids.contains(&actor.id) && kinds.is_none_or(|kinds| kinds.contains(&unit.kind))
 }

@@ -333,7 +333,8 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
     })
 }
 
-/// A `peers` constraint with domains of one or two nodes; domains may be empty, and nodes may be in no domain.
+/// A `peers` constraint with domains of one or two nodes; domains may be empty, and nodes may be in no domain. Some actors take part
+/// on some kinds of units only.
 fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint {
     let mut peers = actors.clone();
     if rng.u8(..3) == 0 {
@@ -358,7 +359,24 @@ fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint 
         2 => (None, None, Some(Join::Peer)),
         _ => (None, None, Some(Join::First)),
     };
-    Constraint::Peers { actors, peers, domains, max, skew, join, reason: None }
+    let mut kinds = |ids: &[String]| {
+        if rng.u8(..3) > 0 {
+            return None;
+        }
+        let mut of = BTreeMap::new();
+        for id in ids {
+            if rng.bool() {
+                continue;
+            }
+            of.insert(
+                id.clone(),
+                KINDS.iter().filter(|_| rng.bool()).map(|kind| (*kind).to_owned()).collect(),
+            );
+        }
+        Some(of)
+    };
+    let (actor_kinds, peer_kinds) = (kinds(&actors), kinds(&peers));
+    Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, max, skew, join, reason: None }
 }
 
 /// Sometimes the default or `adaptive`; otherwise some criteria in random order, some of them summed.

@@ -15,7 +15,7 @@ use crate::error::{LARGEST, SnapshotError};
 use crate::file::constraint::Join;
 use crate::file::format::Constraint;
 use crate::file::names::Names;
-use crate::ix::{ActorIx, IxVec, UnitIx};
+use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
 use crate::problem::room::Rooms;
 
 /// The peers in the domain of an arriving actor.
@@ -41,6 +41,9 @@ fn bound(given: &Constraint) -> Option<Bound> {
         _ => None,
     }
 }
+
+/// Of actors that are bound, or counted, on some kinds of units only.
+type KindsOfActors = BTreeMap<ActorIx, BTreeSet<KindIx>>;
 
 /// The part of an actor in the constraint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,8 +126,12 @@ impl Whole {
 #[derive(Debug)]
 struct Ledger {
     bound: Bound,
-    /// By actor; neither for those that are not named.
+    /// By actor, on all kinds of units; neither for those that are not named.
     parts: IxVec<ActorIx, Part>,
+    bound_on: KindsOfActors,
+    counted_on: KindsOfActors,
+    /// By unit.
+    kind: IxVec<UnitIx, KindIx>,
     /// By unit: its domain.
     domain: IxVec<UnitIx, Option<usize>>,
     /// By domain: peers outside of the file.
@@ -134,9 +141,19 @@ struct Ledger {
 impl Ledger {
     fn new(snapshot: &Snapshot, given: &Constraint) -> Option<Self> {
         let (file, problem) = (snapshot.file(), snapshot.problem());
-        let (bound, Constraint::Peers { actors, peers, domains, .. }) = (bound(given)?, given) else {
+        let (bound, Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, .. }) =
+            (bound(given)?, given)
+        else {
             return None;
         };
+        // A kind without units is the kind of no unit.
+        let positions = |names: &Vec<String>| {
+            problem.kinds.enumerate().filter(|(_, kind)| names.contains(kind)).map(|(at, _)| at).collect()
+        };
+        let [bound_on, counted_on] = [actor_kinds, peer_kinds].map(|kinds| -> KindsOfActors {
+            let kinds = kinds.iter().flatten();
+            kinds.map(|(actor, names)| (problem.actor_by_id[actor], positions(names))).collect()
+        });
         let mut parts = IxVec::of(Part::default(), snapshot.actors());
         for id in actors {
             parts[problem.actor_by_id[id]].bound = true;
@@ -152,14 +169,24 @@ impl Ledger {
         Some(Self {
             bound,
             parts,
+            bound_on,
+            counted_on,
+            kind: problem.unit_kind.clone(),
             domain: file.units.iter().map(|unit| domain_of.get(&unit.node).copied()).collect(),
             others: domains.iter().map(|domain| number(domain.others)).collect(),
         })
     }
 
+    /// The part of an actor on a unit.
+    fn part(&self, actor: ActorIx, unit: UnitIx) -> Part {
+        let is_on = |of: &KindsOfActors| of.get(&actor).is_none_or(|kinds| kinds.contains(&self.kind[unit]));
+        let Part { bound, counted } = self.parts[actor];
+        Part { bound: bound && is_on(&self.bound_on), counted: counted && is_on(&self.counted_on) }
+    }
+
     /// Part and domain of an actor on a unit, if the constraint concerns it there.
     fn concerned(&self, actor: ActorIx, unit: UnitIx) -> Option<(Part, usize)> {
-        let part = self.parts[actor];
+        let part = self.part(actor, unit);
         self.domain[unit].filter(|_| part != Part::default()).map(|domain| (part, domain))
     }
 }
@@ -182,7 +209,9 @@ impl ConstraintKind for Peers {
         given: &'a Constraint,
         names: &mut Names<'a>,
     ) -> Result<(), SnapshotError> {
-        let Constraint::Peers { peers, domains, max, skew, join, .. } = given else { return Ok(()) };
+        let Constraint::Peers { peers, domains, max, skew, join, actor_kinds, peer_kinds, .. } = given else {
+            return Ok(());
+        };
         let error =
             |at: &str, problem: String| SnapshotError::new(format!("constraints[{position}]{at}"), problem);
         if [max.is_some(), skew.is_some(), join.is_some()].into_iter().filter(|given| *given).count() != 1 {
@@ -191,6 +220,11 @@ impl ConstraintKind for Peers {
         }
         for (i, peer) in peers.iter().enumerate() {
             names.actor(|| format!("constraints[{position}].peers[{i}]"), peer)?;
+        }
+        for (field, kinds) in [("actorKinds", actor_kinds), ("peerKinds", peer_kinds)] {
+            for actor in kinds.iter().flatten().map(|(actor, _)| actor) {
+                names.actor(|| format!("constraints[{position}].{field}"), actor)?;
+            }
         }
         let mut used = BTreeSet::new();
         for (i, domain) in domains.iter().enumerate() {
@@ -268,9 +302,15 @@ impl ConstraintKind for Peers {
             for (actor, part) in ledger.parts.enumerate().filter(|(_, part)| **part != Part::default()) {
                 let fixed = problem.fixed_at(actor);
                 let mut place = |unit: UnitIx| {
-                    let Some(domain) = ledger.domain[unit] else { return };
+                    let Some((there, domain)) = ledger.concerned(actor, unit) else { return };
                     facts
                         .say("peers_place", [of.into(), actor.into(), as_number(domain).into(), unit.into()]);
+                    if part.bound && !there.bound {
+                        facts.say("peers_unbound", [of.into(), actor.into(), unit.into()]);
+                    }
+                    if part.counted && !there.counted {
+                        facts.say("peers_uncounted", [of.into(), actor.into(), unit.into()]);
+                    }
                     if !arrives(world.snapshot, actor, unit) {
                         facts.say("peers_home", [actor.into(), unit.into()]);
                     }
@@ -317,13 +357,20 @@ impl ConstraintKind for Peers {
 
 /// The first violation of the constraint, by the file alone.
 fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
-    let (bound, Constraint::Peers { actors, peers, domains, .. }) = (bound(given)?, given) else {
+    let (bound, Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, .. }) =
+        (bound(given)?, given)
+    else {
         return None;
     };
     let [actors, peers] = [actors, peers].map(|ids| ids.iter().collect::<BTreeSet<&String>>());
-    let (actors, peers) = (&actors, &peers);
-    let is_in = |ids: &BTreeSet<&String>, actor: ActorIx| ids.contains(&checked.actor(actor).id);
-    let members = checked.placed().filter(|(actor, _)| is_in(actors, *actor) || is_in(peers, *actor));
+    let takes_part =
+        |ids: &BTreeSet<&String>, kinds: Option<&BTreeMap<String, Vec<String>>>, one: &(ActorIx, UnitIx)| {
+            let (id, kind) = (&checked.actor(one.0).id, &checked.unit(one.1).kind);
+            ids.contains(id) && kinds.and_then(|of| of.get(id)).is_none_or(|kinds| kinds.contains(kind))
+        };
+    let is_bound = |one: &(ActorIx, UnitIx)| takes_part(&actors, actor_kinds.as_ref(), one);
+    let is_peer = |one: &(ActorIx, UnitIx)| takes_part(&peers, peer_kinds.as_ref(), one);
+    let members = checked.placed().filter(|one| is_bound(one) || is_peer(one));
     let named = domains.iter().enumerate();
     let domain_of: BTreeMap<&String, usize> =
         named.flat_map(|(at, domain)| domain.nodes.iter().map(move |node| (node, at))).collect();
@@ -337,20 +384,20 @@ fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
         !checked.is_fixed(*actor) && checked.reading.running[*actor] != Some(*unit)
     };
     let count = |at: usize| {
-        let own = held[at].iter().filter(|(actor, _)| is_in(peers, *actor)).count();
+        let own = held[at].iter().filter(|one| is_peer(one)).count();
         number(domains[at].others) + i64::try_from(own).unwrap_or(i64::MAX)
     };
     let counts: Vec<i64> = (0..domains.len()).map(count).collect();
     let fewest = counts.iter().copied().min()?;
-    let is_seed = |one: &(ActorIx, UnitIx)| is_in(peers, one.0) && !(is_in(actors, one.0) && arrives(one));
+    let is_seed = |one: &(ActorIx, UnitIx)| is_peer(one) && !(is_bound(one) && arrives(one));
     let is_seeded = |at: usize| domains[at].others > 0 || held[at].iter().any(is_seed);
     let any_seed = (0..domains.len()).any(is_seeded);
-    let is_reached = |at: usize| held[at].iter().any(|one| is_in(actors, one.0) && arrives(one));
+    let is_reached = |at: usize| held[at].iter().any(|one| is_bound(one) && arrives(one));
     let first = (0..domains.len()).find(|at| is_reached(*at));
     (0..domains.len()).find_map(|at| {
         let is_active = held[at].iter().any(arrives);
-        let one = held[at].iter().filter(|(actor, _)| is_in(actors, *actor)).find(|one| match bound {
-            Bound::Max(max) => is_active && counts[at] - i64::from(is_in(peers, one.0)) > max,
+        let one = held[at].iter().filter(|one| is_bound(one)).find(|one| match bound {
+            Bound::Max(max) => is_active && counts[at] - i64::from(is_peer(one)) > max,
             Bound::Skew(skew) => arrives(one) && counts[at] - fewest > skew,
             Bound::Join(Join::First) if !any_seed => arrives(one) && first != Some(at),
             Bound::Join(_) => arrives(one) && !is_seeded(at),

@@ -130,6 +130,12 @@ macro_rules! each_constraint {
                 peers: Vec<String>,
                 /// The domains; actors outside of them are neither bound nor counted.
                 domains: Vec<Domain>,
+                /// By actor: the kinds of units on which it is bound; an actor without an entry is bound on all.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                actor_kinds: Option<BTreeMap<String, Vec<String>>>,
+                /// By peer: the kinds of units on which it is counted; a peer without an entry is counted on all.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                peer_kinds: Option<BTreeMap<String, Vec<String>>>,
                 /// The maximum number of other peers in the domain.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 max: Option<u64>,
@@ -225,8 +231,11 @@ impl Constraint {
 
     /// Keeps only some of the actors that it binds or counts.
     pub fn retain_actors(&mut self, is_kept: impl Fn(&String) -> bool) {
-        if let Self::Peers { peers, .. } = self {
+        if let Self::Peers { peers, actor_kinds, peer_kinds, .. } = self {
             peers.retain(&is_kept);
+            for kinds in [actor_kinds, peer_kinds].into_iter().flatten() {
+                kinds.retain(|actor, _| is_kept(actor));
+            }
         }
         if let Some(actors) = self.actors_mut() {
             actors.retain(is_kept);
@@ -413,7 +422,7 @@ macro_rules! optional {
     };
 }
 
-optional! { u64 Join Vec<String> BTreeMap<String, u64> }
+optional! { u64 Join Vec<String> BTreeMap<String, u64> BTreeMap<String, Vec<String>> }
 
 impl Field for Places {
     fn read(raw: &mut RawConstraint, _: &str) -> Result<Self, FieldError> {

@@ -113,6 +113,26 @@ fn groups_and_pairs_are_spread_over_zones() {
 }
 
 #[test]
+fn groups_and_pairs_of_different_applications_are_independent() {
+    for (other, are_apart) in [("shop/app/b-0", true), ("shop/other/a-0", false), ("away/app/a-0", false)] {
+        for mark in [json!({"group": "a"}), json!({"labels": {"pair": "p"}})] {
+            let mut actors = vec![actor("a-0", 1), actor("a-1", 1)];
+            actors[1]["id"] = json!(other);
+            for actor in &mut actors {
+                for (key, value) in mark.as_object().unwrap() {
+                    actor[key] = value.clone();
+                }
+            }
+            // Two nodes of one zone: a rule that binds both actors leaves one of them unplaced.
+            let all: Vec<Value> = units(4, "cpu", 4).into_iter().step_by(2).collect();
+            let [_, with] = places("spread-over-zones", &all, &actors);
+            let unplaced = with.contains(&"nowhere".to_owned());
+            assert_eq!(unplaced, are_apart, "{other} {mark}: {with:?}");
+        }
+    }
+}
+
+#[test]
 fn noisy_actors_are_apart_and_sensitive_ones_undisturbed() {
     let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 1)).collect();
     actors[0]["labels"] = json!({"noise": "high"});

@@ -1,35 +1,37 @@
-//! Groups whose required affinity selects the same pods.
+//! Implementations whose required affinity selects the same pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Join};
 
-use crate::constraints::pods::pod_templates::{ExistingPod, PodRules, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pods::pod_templates::{
+    ExistingPod, Implementations, PodRules, PodTemplate, PodTerm, TopologyDomains,
+};
 
-/// Groups that need the same peers in their domains. A pod is a peer if all terms select it.
+/// Implementations that need the same peers in their domains. A pod is a peer if all terms select it.
 pub(crate) struct Joining<'a> {
-    pub groups: BTreeSet<&'a str>,
-    /// The groups that the terms select.
-    pub peers: BTreeSet<&'a str>,
+    pub implementations: Implementations<'a>,
+    /// The implementations that the terms select.
+    pub peers: Implementations<'a>,
     /// The pods that the terms select, by position among those that are there.
     pub existing: BTreeSet<usize>,
     /// By topology key: the selected pods, for users.
     pub keys: BTreeMap<String, Vec<String>>,
-    /// The first pod of a group that selects itself needs no other.
+    /// The first pod of an implementation that selects itself needs no other.
     pub join: Join,
 }
 
 impl<'a> Joining<'a> {
     /// Of one template with these terms.
     pub fn of(of: &PodRules<'a>, template: &'a PodTemplate, terms: &[PodTerm]) -> Self {
-        let group = template.group();
-        let peers = of.selected_groups(terms);
+        let implementations: Implementations = template.implementations().collect();
+        let peers = of.selected(terms);
         let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for term in terms {
             keys.entry(term.topology_key.clone()).or_default().push(term.pods());
         }
-        let join = if peers.contains(group) { Join::First } else { Join::Peer };
-        Self { groups: BTreeSet::from([group]), peers, existing: of.selected_existing(terms), keys, join }
+        let join = if peers.is_superset(&implementations) { Join::First } else { Join::Peer };
+        Self { implementations, peers, existing: of.selected_existing(terms), keys, join }
     }
 
     /// Whether both need the same pods in the same domains, however their terms are written.
@@ -61,10 +63,14 @@ impl<'a> Joining<'a> {
         reason: String,
     ) -> Constraint {
         let others = domains.count(self.others(of, domains));
+        let (actors, actor_kinds) = of.actors_of(&self.implementations);
+        let (peers, peer_kinds) = of.actors_of(&self.peers);
         Constraint::Peers {
-            actors: of.ids(&self.groups),
-            peers: of.ids(&self.peers),
+            actors,
+            peers,
             domains: domains.listed(of.offer, &others),
+            actor_kinds,
+            peer_kinds,
             max: None,
             skew: None,
             join: Some(join),

@@ -20,7 +20,8 @@ pub(crate) fn mutual_affinity(of: &PodRules, all: &[Joining]) -> Vec<Constraint>
 /// Largest sets that need each other, directly or through others, and in larger ones each pair. If a set has at most three members,
 /// with the same topology keys, kube-scheduler can bind each plan that satisfies their constraints.
 fn cycles<'a, 'b>(all: &'b [Joining<'a>]) -> Vec<Vec<&'b Joining<'a>>> {
-    let selects = |from: usize, to: usize| from != to && !all[from].peers.is_disjoint(&all[to].groups);
+    let selects =
+        |from: usize, to: usize| from != to && !all[from].peers.is_disjoint(&all[to].implementations);
     let selected: Vec<Vec<usize>> =
         (0..all.len()).map(|from| (0..all.len()).filter(|to| selects(from, *to)).collect()).collect();
     let reached: Vec<BTreeSet<usize>> = (0..all.len()).map(|from| reached_from(&selected, from)).collect();
@@ -39,9 +40,7 @@ fn cycles<'a, 'b>(all: &'b [Joining<'a>]) -> Vec<Vec<&'b Joining<'a>>> {
         }
         found.push(mutual);
     }
-    let cycles = found.into_iter().map(|cycle| cycle.into_iter().map(|at| &all[at]).collect());
-    // Two templates of one group are no cycle.
-    cycles.filter(|cycle: &Vec<&Joining>| cycle.iter().any(|it| it.groups != cycle[0].groups)).collect()
+    found.into_iter().map(|cycle| cycle.into_iter().map(|at| &all[at]).collect()).collect()
 }
 
 fn reached_from(selected: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
@@ -60,13 +59,14 @@ fn of_first(of: &PodRules, cycle: &[&Joining]) -> Vec<Constraint> {
     let keys: BTreeSet<&String> = cycle.iter().flat_map(|it| it.keys.keys()).collect();
     let is_first = cycle.iter().any(|it| it.join == Join::First);
     let whole = Joining {
-        groups: cycle.iter().flat_map(|it| it.groups.iter().copied()).collect(),
+        implementations: cycle.iter().flat_map(|it| it.implementations.iter().copied()).collect(),
         peers: cycle.iter().flat_map(|it| it.peers.iter().copied()).collect(),
         existing: cycle.iter().flat_map(|it| it.existing.iter().copied()).collect(),
         keys: keys.iter().map(|key| ((*key).clone(), Vec::new())).collect(),
         join: if is_first { Join::First } else { Join::Peer },
     };
-    let groups = whole.groups.iter().copied().collect::<Vec<_>>().join(", ");
+    let groups: BTreeSet<&str> = whole.implementations.iter().map(|(group, _)| *group).collect();
+    let groups = groups.into_iter().collect::<Vec<_>>().join(", ");
     let needs = match whole.join {
         Join::Peer => "the first of them needs another pod that it selects",
         Join::First => "all of them share one domain, or join other pods that they select",

@@ -9,20 +9,23 @@ use placement::file::{Constraint, Scope};
 use crate::constraints::pods::joining::Joining;
 use crate::constraints::pods::mutual_affinity::mutual_affinity;
 use crate::constraints::pods::pod_templates::{
-    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, Stage, TopologyDomains,
+    ExistingPod, Implementations, Labels, PodRules, PodTemplate, PodTerm, Stage, TopologyDomains,
 };
 use crate::units::ZONE;
 
 /// Constraints by pod affinity and anti-affinity, in both directions.
 pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     let mut rules = Vec::new();
-    let mut apart: Vec<(PodTerm, BTreeSet<String>)> = Vec::new();
+    let mut apart: Vec<(PodTerm, Implementations)> = Vec::new();
     let mut near: Vec<Joining> = Vec::new();
     let of_existing = terms_of_existing(of);
     for template in of.templates {
         for term in anti_affinity(&template.spec, of.namespace, &template.labels) {
             rules.extend(repelled_by_existing(of, template, &term));
-            collect(&mut apart, term, &template.ids);
+            match apart.iter_mut().find(|(known, _)| *known == term) {
+                Some((_, bound)) => bound.extend(template.implementations()),
+                None => apart.push((term, template.implementations().collect())),
+            }
         }
         rules.extend(repelling(of, template, &of_existing));
         let terms = affinity(&template.spec, of.namespace, &template.labels);
@@ -32,23 +35,15 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
             }
             let joining = Joining::of(of, template, &terms);
             match near.iter_mut().find(|known| known.joins_like(&joining)) {
-                Some(known) => known.groups.extend(joining.groups),
+                Some(known) => known.implementations.extend(joining.implementations),
                 None => near.push(joining),
             }
         }
     }
-    rules.extend(apart.iter().filter_map(|(term, actors)| kept_apart(of, term, actors)));
+    rules.extend(apart.iter().filter_map(|(term, bound)| kept_apart(of, term, bound)));
     rules.extend(near.iter().flat_map(|joining| joining.constraints(of)));
     rules.extend(mutual_affinity(of, &near));
     rules
-}
-
-/// Adds actors to those of an equal term.
-fn collect(all: &mut Vec<(PodTerm, BTreeSet<String>)>, term: PodTerm, ids: &[String]) {
-    match all.iter_mut().find(|(known, _)| *known == term) {
-        Some((_, actors)) => actors.extend(ids.iter().cloned()),
-        None => all.push((term, ids.iter().cloned().collect())),
-    }
 }
 
 pub(crate) fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
@@ -125,9 +120,10 @@ fn repelling(
     rules
 }
 
-/// Actors that may not share a domain with peers.
-fn kept_apart(of: &PodRules, term: &PodTerm, actors: &BTreeSet<String>) -> Option<Constraint> {
-    let peers = &of.selected(std::slice::from_ref(term));
+/// Implementations whose pods may not share a domain with peers.
+fn kept_apart(of: &PodRules, term: &PodTerm, bound: &Implementations) -> Option<Constraint> {
+    let (actors, actor_kinds) = of.actors_of(bound);
+    let (peers, peer_kinds) = of.actors_of(&of.selected(std::slice::from_ref(term)));
     if peers.is_empty() || (peers.len() == 1 && peers == actors) {
         return None;
     }
@@ -144,17 +140,26 @@ fn kept_apart(of: &PodRules, term: &PodTerm, actors: &BTreeSet<String>) -> Optio
         pods.filter_map(|pod| domains.at(pod.node()?)).any(|domain| !taken.insert(domain))
     };
     let scope = match term.topology_key.as_str() {
-        _ if !all_known || peers != actors || share_one() => None,
+        _ if !all_known || peers != actors || actor_kinds.is_some() || peer_kinds.is_some() || share_one() => None,
         ZONE => Some(Scope::Zone),
         _ => domains.are_nodes().then_some(Scope::Node),
     };
-    let (actors, peers): (Vec<String>, Vec<String>) =
-        (actors.iter().cloned().collect(), peers.iter().cloned().collect());
     if let Some(on) = scope {
         return Some(Constraint::Apart { on, actors, reason });
     }
     let domains = domains.listed(of.offer, &BTreeMap::new());
-    Some(Constraint::Peers { actors, peers, domains, max: Some(0), skew: None, join: None, reason })
+    let max = Some(0);
+    Some(Constraint::Peers {
+        actors,
+        peers,
+        domains,
+        actor_kinds,
+        peer_kinds,
+        max,
+        skew: None,
+        join: None,
+        reason,
+    })
 }
 
 /// Nodes without the label of a term of affinity.

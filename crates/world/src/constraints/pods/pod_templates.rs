@@ -20,6 +20,9 @@ use crate::{ApplicationKey, Index};
 /// Labels of an object.
 pub(crate) type Labels = BTreeMap<String, String>;
 
+/// Implementations of an application: group and kind.
+pub(crate) type Implementations<'a> = BTreeSet<(&'a str, &'a str)>;
+
 /// The pods of a group on some kinds.
 pub(crate) struct PodTemplate<'a> {
     /// Snapshot ids of the group's actors.
@@ -104,6 +107,11 @@ impl PodTemplate<'_> {
         self.labels.get(labels::ACTOR_GROUP).map_or("", String::as_str)
     }
 
+    /// The implementations with this template.
+    pub fn implementations(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.kinds.iter().map(move |kind| (self.group(), *kind))
+    }
+
     /// Keeps the template's actors off some nodes, except those that run there.
     pub fn never_on(
         &self,
@@ -144,20 +152,11 @@ impl<'a> PodRules<'a> {
         self.existing.iter().chain(self.outdated)
     }
 
-    /// The application's actors whose pods all terms select.
-    pub fn selected(&self, terms: &[PodTerm]) -> BTreeSet<String> {
-        self.selecting(terms).flat_map(|it| it.ids.iter().cloned()).collect()
-    }
-
-    /// The application's groups whose pods all terms select.
-    pub fn selected_groups(&self, terms: &[PodTerm]) -> BTreeSet<&'a str> {
-        self.selecting(terms).map(PodTemplate::group).collect()
-    }
-
-    fn selecting(&self, terms: &[PodTerm]) -> impl Iterator<Item = &'a PodTemplate<'a>> {
+    /// The application's implementations whose pods all terms select.
+    pub fn selected(&self, terms: &[PodTerm]) -> Implementations<'a> {
         let is_selected =
             |it: &&PodTemplate| terms.iter().all(|term| term.matches(self.index, self.namespace, &it.labels));
-        self.templates.iter().filter(is_selected)
+        self.templates.iter().filter(is_selected).flat_map(PodTemplate::implementations).collect()
     }
 
     /// The pods that all terms select and that others may join, by position among those that are there.
@@ -170,11 +169,23 @@ impl<'a> PodRules<'a> {
         all.filter(|(_, pod)| is_selected(pod)).map(|(at, _)| at).collect()
     }
 
-    /// Snapshot ids of the actors of these groups.
-    pub fn ids(&self, groups: &BTreeSet<&str>) -> Vec<String> {
-        let templates = self.templates.iter().filter(|template| groups.contains(template.group()));
-        let ids: BTreeSet<&String> = templates.flat_map(|template| &template.ids).collect();
-        ids.into_iter().cloned().collect()
+    /// Snapshot ids of the actors with one of these implementations; and the kinds of those that have others, too.
+    pub fn actors_of(&self, some: &Implementations) -> (Vec<String>, Option<BTreeMap<String, Vec<String>>>) {
+        let mut ids: BTreeSet<&String> = BTreeSet::new();
+        let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for template in self.templates {
+            let group = template.group();
+            let in_group = some.range((group, "")..).take_while(|(of, _)| *of == group);
+            let listed: Vec<String> = in_group.map(|(_, kind)| (*kind).to_owned()).collect();
+            if listed.is_empty() {
+                continue;
+            }
+            ids.extend(&template.ids);
+            if template.implementations().any(|it| !some.contains(&it)) {
+                kinds.extend(template.ids.iter().map(|id| (id.clone(), listed.clone())));
+            }
+        }
+        (ids.into_iter().cloned().collect(), Some(kinds).filter(|kinds| !kinds.is_empty()))
     }
 }
 

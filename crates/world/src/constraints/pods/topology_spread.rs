@@ -7,18 +7,20 @@ use kube::ResourceExt;
 use placement::file::{Constraint, Domain};
 
 use crate::constraints::nodes::selectors::{rejects_by_selector, tolerates_all};
-use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, PodTerm, Stage, TopologyDomains};
+use crate::constraints::pods::pod_templates::{
+    Implementations, PodRules, PodTemplate, PodTerm, Stage, TopologyDomains,
+};
 use crate::demand::requested::admission;
 use crate::units::unit::Unit;
 
-/// A spread with equal peers and domains binds several groups together. Its reason comes first: it mostly tells spreads apart.
-type SpreadKey = (String, u64, Vec<String>, Vec<Domain>);
+/// A spread with equal peers and domains binds several templates together. Its reason comes first: it mostly tells spreads apart.
+type SpreadKey<'a> = (String, u64, Implementations<'a>, Vec<Domain>);
 
 /// Constraints by required spreads.
 pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
     let index = of.index;
     let mut rules = Vec::new();
-    let mut bound: Vec<(SpreadKey, BTreeSet<String>)> = Vec::new();
+    let mut bound: Vec<(SpreadKey, Implementations)> = Vec::new();
     for template in of.templates {
         let all: Vec<&TopologySpreadConstraint> = required(template).collect();
         if all.is_empty() {
@@ -78,21 +80,27 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
             let skew = u64::try_from(spread.max_skew).unwrap_or(1);
             let reason =
                 format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), spread.topology_key);
-            let key = (reason, skew, peers.into_iter().collect(), listed);
+            let key = (reason, skew, peers, listed);
             match bound.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, actors)) => actors.extend(template.ids.iter().cloned()),
-                None => bound.push((key, template.ids.iter().cloned().collect())),
+                Some((_, bound)) => bound.extend(template.implementations()),
+                None => bound.push((key, template.implementations().collect())),
             }
         }
     }
-    rules.extend(bound.into_iter().map(|((reason, skew, peers, domains), actors)| Constraint::Peers {
-        actors: actors.into_iter().collect(),
-        peers,
-        domains,
-        max: None,
-        skew: Some(skew),
-        join: None,
-        reason: Some(reason),
+    rules.extend(bound.into_iter().map(|((reason, skew, peers, domains), bound)| {
+        let (actors, actor_kinds) = of.actors_of(&bound);
+        let (peers, peer_kinds) = of.actors_of(&peers);
+        Constraint::Peers {
+            actors,
+            peers,
+            domains,
+            actor_kinds,
+            peer_kinds,
+            max: None,
+            skew: Some(skew),
+            join: None,
+            reason: Some(reason),
+        }
     }));
     rules
 }

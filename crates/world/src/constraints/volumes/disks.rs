@@ -102,8 +102,17 @@ pub(crate) fn disk_constraints(of: &PodRules) -> Vec<Constraint> {
                 Constraint::Apart { on: Scope::Node, actors: all.into_iter().cloned().collect(), reason }
             } else {
                 let (actors, peers) = (template.ids.clone(), other.ids.clone());
-                let (max, domains) = (Some(0), each_node(of));
-                Constraint::Peers { actors, peers, domains, max, skew: None, join: None, reason }
+                Constraint::Peers {
+                    actors,
+                    peers,
+                    domains: each_node(of),
+                    actor_kinds: None,
+                    peer_kinds: None,
+                    max: Some(0),
+                    skew: None,
+                    join: None,
+                    reason,
+                }
             });
         }
     }

@@ -191,6 +191,8 @@ pub(crate) fn share_one_domain(
         peers: actors.clone(),
         actors,
         domains,
+        actor_kinds: None,
+        peer_kinds: None,
         max: None,
         skew: None,
         join: Some(Join::First),

@@ -200,6 +200,15 @@ fn peers_at_most(
     max: u64,
     reason: &str,
 ) -> Constraint {
-    let reason = Some(reason.to_owned());
-    Constraint::Peers { actors, peers, domains, max: Some(max), skew: None, join: None, reason }
+    Constraint::Peers {
+        actors,
+        peers,
+        domains,
+        actor_kinds: None,
+        peer_kinds: None,
+        max: Some(max),
+        skew: None,
+        join: None,
+        reason: Some(reason.to_owned()),
+    }
 }

@@ -1,5 +1,7 @@
 //! Rules between pods, and between pods and volumes, as constraints.
 
+use std::collections::BTreeMap;
+
 use placement::file::{Constraint, Domain, Places};
 
 use super::cluster::world_of;
@@ -52,6 +54,13 @@ pub fn shown(yaml: &str) -> String {
     let short = |ids: &[String]| {
         ids.iter().map(|id| id.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>().join(",")
     };
+    let of_kinds = |ids: &[String], kinds: Option<&BTreeMap<String, Vec<String>>>| {
+        let one = |id: &String| {
+            let kinds = kinds.and_then(|kinds| kinds.get(id)).map(|kinds| format!("[{}]", kinds.join(",")));
+            short(std::slice::from_ref(id)) + &kinds.unwrap_or_default()
+        };
+        ids.iter().map(one).collect::<Vec<_>>().join(",")
+    };
     let domain = |domain: &Domain| format!("{}+{}", domain.nodes.join(","), domain.others);
     let world = world_of(yaml).unwrap();
     let one = |constraint: &Constraint| match constraint {
@@ -63,12 +72,14 @@ pub fn shown(yaml: &str) -> String {
             format!("avoid {} {}", short(actors), units.join(",").replace("/cpus-0", ""))
         }
         Constraint::Quota { actors, max, .. } => format!("quota {} {max}", short(actors)),
-        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => format!(
-            "peers {} of {}: {}; {max:?} {skew:?} {join:?}",
-            short(actors),
-            short(peers),
-            domains.iter().map(domain).collect::<Vec<_>>().join(" ")
-        ),
+        Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, max, skew, join, .. } => {
+            format!(
+                "peers {} of {}: {}; {max:?} {skew:?} {join:?}",
+                of_kinds(actors, actor_kinds.as_ref()),
+                of_kinds(peers, peer_kinds.as_ref()),
+                domains.iter().map(domain).collect::<Vec<_>>().join(" ")
+            )
+        }
         other => format!("{other:?}"),
     };
     world.snapshot.file().constraints.iter().map(one).collect::<Vec<_>>().join("\n").replace("Some", "")
