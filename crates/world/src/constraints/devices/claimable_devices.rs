@@ -377,8 +377,9 @@ impl<'a> ClaimableDevices<'a> {
             let key = key_of(slice, device);
             let holders = || self.index.published.holders(&key);
             let is_shared = device.allow_multiple_allocations == Some(true);
-            let is_taken =
-                !is_shared && (decided.contains(&key) || holders().any(|claim| !is_claim_of(self.index, self.application, claim)));
+            let is_taken = !is_shared
+                && (decided.contains(&key)
+                    || holders().any(|claim| !is_claim_of(self.index, self.application, claim)));
             let is_own = holders().any(|claim| is_claim_of(self.index, self.application, claim));
             Some(Published { slice, device, reach, is_own, is_taken, is_withheld: state.fault.is_some() })
         };

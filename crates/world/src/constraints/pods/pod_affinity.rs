@@ -140,7 +140,14 @@ fn kept_apart(of: &PodRules, term: &PodTerm, bound: &Implementations) -> Option<
         pods.filter_map(|pod| domains.at(pod.node()?)).any(|domain| !taken.insert(domain))
     };
     let scope = match term.topology_key.as_str() {
-        _ if !all_known || peers != actors || actor_kinds.is_some() || peer_kinds.is_some() || share_one() => None,
+        _ if !all_known
+            || peers != actors
+            || actor_kinds.is_some()
+            || peer_kinds.is_some()
+            || share_one() =>
+        {
+            None
+        }
         ZONE => Some(Scope::Zone),
         _ => domains.are_nodes().then_some(Scope::Node),
     };
