@@ -74,21 +74,24 @@ impl PoolReport {
 
     pub(crate) fn add_problem(&mut self, type_: &'static str, text: String) {
         debug_assert!(POOL_PROBLEMS.contains(&type_), "{type_} is not a known problem of pools");
-        let text = one_line(&text);
+        let text = one_line(text);
         let entry = self.problems.entry(type_);
         entry.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
 
     pub(crate) fn add_note(&mut self, type_: &'static str, text: String) {
         debug_assert!(POOL_NOTES.contains(&type_), "{type_} is not a known note on pools");
-        let text = one_line(&text);
+        let text = one_line(text);
         let entry = self.notes.entry(type_);
         entry.and_modify(|note| note.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
 }
 
 /// A text without line breaks, such as those of a selector: a message of a condition is one line.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: String) -> String {
+    if !text.contains('\n') {
+        return text;
+    }
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 

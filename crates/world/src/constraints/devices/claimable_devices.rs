@@ -101,6 +101,9 @@ pub(crate) struct Scope<'a> {
     pub requests: Vec<usize>,
 }
 
+/// Shared by all pods with the same requests.
+type Scopes<'a> = Rc<Vec<Scope<'a>>>;
+
 impl<'a> Counts<'a> {
     fn add(&mut self, reach: Reach<'a>, count: u64) {
         let known = self.of_several.iter_mut().find(|(known, _)| *known == reach);
@@ -163,7 +166,7 @@ pub(crate) struct ClaimableDevices<'a> {
     /// Positions of the devices of each node alone.
     on_nodes: OnceCell<BTreeMap<&'a str, Vec<usize>>>,
     selected: RefCell<BTreeMap<Selection, Rc<Selected<'a>>>>,
-    scopes: RefCell<BTreeMap<Vec<Vec<Selection>>, Rc<Vec<Scope<'a>>>>>,
+    scopes: RefCell<BTreeMap<Vec<Vec<Selection>>, Scopes<'a>>>,
 }
 
 impl<'a> ClaimableDevices<'a> {
@@ -279,17 +282,17 @@ impl<'a> ClaimableDevices<'a> {
     /// For each set of devices that one of the requests may get, and for all of these devices, the requests that no others satisfy.
     ///
     /// That is exact if of any two sets that overlap one contains the other.
-    pub fn scopes(&self, requests: &[&PodRequest]) -> Rc<Vec<Scope<'a>>> {
+    pub fn scopes(&self, requests: &[&PodRequest]) -> Scopes<'a> {
         let key: Vec<Vec<Selection>> = requests.iter().map(|request| request.selections()).collect();
         if let Some(known) = self.scopes.borrow().get(&key) {
             return Rc::clone(known);
         }
-        let union = |sets: &[Rc<Selected<'a>>]| match sets {
-            [only] => Rc::clone(only),
-            _ => {
-                let free: BTreeSet<usize> = sets.iter().flat_map(|it| &it.positions).copied().collect();
-                Rc::new(self.counted(free, &BTreeSet::new()))
+        let union = |sets: &[Rc<Selected<'a>>]| {
+            if let [only] = sets {
+                return Rc::clone(only);
             }
+            let free: BTreeSet<usize> = sets.iter().flat_map(|it| &it.positions).copied().collect();
+            Rc::new(self.counted(free, &BTreeSet::new()))
         };
         let selected = |all: &Vec<Selection>| {
             union(&all.iter().map(|selection| self.selected(selection)).collect::<Vec<_>>())

@@ -26,7 +26,7 @@ pub(crate) fn class_problem(index: &Index, pool: &DevicePool) -> Option<(&'stati
         return Some(("Unsupported", problem.to_owned()));
     }
     let problem = compiled(index, &devices.device_class_name, &devices.selectors).err()?;
-    Some(("Invalid", one_line(&problem)))
+    Some(("Invalid", one_line(problem)))
 }
 
 /// The selectors of the class and of the pool.
