@@ -287,6 +287,7 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
         Places::Zones(zones) => unit.zone.as_ref().is_some_and(|zone| zones.contains(zone)),
     };
     let free = |actor: &String| if fixed(actor) { None } else { at.get(actor.as_str()) };
+    let home = |id: &String| file.actors.iter().find(|actor| actor.id == *id).and_then(Actor::running);
     match constraint {
         Constraint::Apart { on, actors, .. } | Constraint::Together { on, actors, .. } => {
             let apart = matches!(constraint, Constraint::Apart { .. });
@@ -301,9 +302,8 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             actors.iter().all(|actor| free(actor).is_none_or(|there| inside(places, there)))
         }
         Constraint::Never { actors, places, except_current, .. } => actors.iter().all(|actor| {
-            let home = file.actors.iter().find(|a| a.id == *actor).and_then(|a| a.running());
             free(actor).is_none_or(|there| {
-                !inside(places, there) || (*except_current && home == Some(there.id.as_str()))
+                !inside(places, there) || (*except_current && home(actor) == Some(there.id.as_str()))
             })
         }),
         Constraint::PowerCap { on, max, .. } => file.units.iter().all(|one| {
@@ -352,10 +352,7 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
                 ids.iter().filter(is_on).cloned().collect()
             };
             let (actors, peers) = (&there(actors, actor_kinds.as_ref()), &there(peers, peer_kinds.as_ref()));
-            let arrives = |id: &String| {
-                let home = file.actors.iter().find(|a| a.id == *id).and_then(|a| a.running());
-                free(id).is_some_and(|there| home != Some(there.id.as_str()))
-            };
+            let arrives = |id: &String| free(id).is_some_and(|there| home(id) != Some(there.id.as_str()));
             let is_in = |id: &String, domain: &Domain| {
                 at.get(id.as_str()).is_some_and(|unit| domain.nodes.contains(&unit.node))
             };
