@@ -35,6 +35,8 @@ fn peers_bind_an_actor_that_arrives_at_its_current_unit() {
             actors: both.clone(),
             peers: both,
             domains: vec![domain("n"), domain("m")],
+            actor_kinds: None,
+            peer_kinds: None,
             max: Some(0),
             skew: None,
             join: None,

@@ -129,7 +129,7 @@ fn between_pods(
     let outdated = outdated_pods(index, application, &templates);
     let (namespace, templates) = (namespace.as_str(), &templates[..]);
     let (existing, outdated) = (&existing[..], &outdated[..]);
-    let of = PodRules { index, application, namespace, templates, existing, outdated, bound, offer };
+    let of = PodRules { index, application, namespace, templates, existing, bound, outdated, offer };
     let mut rules = pod_affinity(&of);
     rules.extend(topology_spread(&of));
     rules.extend(host_port_constraints(&of));
