@@ -175,7 +175,7 @@ DENSE_SEEDS := 11 12 13
 DENSE_SECONDS := 1,2,5,10
 TAILS := 51 52 53 61 62 63
 # Numbers of seeds of randomized experiments; for annealing-tables, of platforms.
-EXPERIMENT_SEEDS := table-1=5 figure-4=3 surveillance=3 figure-5=3 hotspot=10 moving-hotspot=3 energy=3 partial-kinds=5 gamma=3 \
+EXPERIMENT_SEEDS := table-1=5 figure-4=3 surveillance=3 figure-5=3 hotspot=10 moving-hotspot=3 gated-hotspot=3 energy=3 partial-kinds=5 gamma=3 \
 	annealing-tables=2 semi-static-sampling=3 semi-static-graphs=3 semi-static-cost=3 semi-static-single=3 loop-noise=100 loop-change=200
 # Without the largest instances, on which CP-SAT needs more than 11 GB and finds no solution.
 HOW_MUCH_baselines := --budgets 5,60 --only $(SHAPES),P-,C-64,C-128,C-256,C-512,C-1000

@@ -31,6 +31,11 @@ pub const ALL: &[Experiment] = &[
         "APO extension: moving hotspot, moves free and charged",
         apo::moving_hotspot,
     ),
+    Experiment::new(
+        "gated-hotspot",
+        "APO extension: moving hotspot under the operator's gate, moves charged",
+        apo::gated_hotspot,
+    ),
     Experiment::new("energy", "APO extension: energy under a power cap", apo::energy),
     Experiment::new(
         "partial-kinds",
