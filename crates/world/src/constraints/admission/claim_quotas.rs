@@ -19,11 +19,13 @@ use crate::index::devices::name_of;
 use crate::index::named;
 use crate::index::owner::controller_ref;
 use crate::snapshot::model::object_name;
-use crate::units::plugin::device_resource::{OF_CLASS, Provides, provides};
+use crate::units::plugin::device_resource::{Provides, provides};
 use crate::{ApplicationKey, Index};
 
 /// The name by which a quota counts the claims of a namespace.
 const CLAIMS: &str = "count/resourceclaims.resource.k8s.io";
+/// Suffix of a `DeviceClass` in the name by which a quota counts its devices.
+const OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// Marks the claim that kube-scheduler makes for a pod's extended resources, which the pod's requests already count.
 const OF_RESOURCES: &str = "resource.kubernetes.io/extended-resource-claim";
 /// Devices that a request of all devices counts as: the most that a claim can get.

@@ -6,7 +6,7 @@
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 
-use crate::units::dra::selector_functions::{DOMAIN, PATTERN, RELEASE, TEXT};
+use crate::units::dra::selector_functions::{DOMAIN, HELD, PATTERN, RELEASE, TEXT};
 
 /// Maximum number of steps of an expression.
 const MAX_STEPS: u64 = 100_000;
@@ -147,7 +147,7 @@ impl<'a> Estimate<'a> {
                 (size, size)
             }
             operators::ADD => (sum, sum),
-            TEXT | RELEASE => (sum, sum.saturating_add(NUMBER)),
+            HELD | RELEASE | TEXT => (sum, sum.saturating_add(NUMBER)),
             PATTERN => (sum, sum.saturating_mul(CHARACTERS)),
             // The other operators give a number or a truth value.
             operator if operator.contains(['_', '@', '!']) => (sum, 1),

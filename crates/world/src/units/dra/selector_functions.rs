@@ -28,6 +28,8 @@ pub(crate) const RELEASE: &str = "@release";
 pub(crate) const TEXT: &str = "@text";
 /// A regular expression with the ASCII classes of RE2.
 pub(crate) const PATTERN: &str = "@pattern";
+/// An optional value as a list: the evaluator unwraps optional values of variables.
+pub(crate) const HELD: &str = "@held";
 /// An offset in a text: negative ones are errors.
 pub(crate) const OFFSET: &str = "@offset";
 
@@ -55,6 +57,7 @@ pub(crate) fn add_functions(context: &mut Context<'_>) {
     context.add_function(OFFSET, |at: i64| -> ResolveResult {
         if at < 0 { Err(failed("indexOf", "index out of range")) } else { Ok(Value::Int(at)) }
     });
+    context.add_function(HELD, held);
     context.add_function("size", size);
     context.add_function("split", split);
     context.add_function("replace", replace);
@@ -147,6 +150,11 @@ fn absorb(of: &FunctionContext, decides: bool) -> ResolveResult {
         Err(error) => error,
     };
     Ok(if matches!(before, Value::Opaque(_)) { before } else { Value::Opaque(Arc::new(Deferred(error))) })
+}
+
+fn held(This(value): This<Value>) -> ResolveResult {
+    let optional: &OptionalValue = (&value).try_into()?;
+    Ok(Value::from(optional.value().into_iter().cloned().collect::<Vec<Value>>()))
 }
 
 fn settled(result: Value) -> ResolveResult {

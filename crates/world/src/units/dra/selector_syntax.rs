@@ -7,7 +7,7 @@ use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{IdedExpr, ParseErrors};
 
 use crate::units::dra::selector_functions::{
-    AND, DOMAIN, EQUAL, OFFSET, OR, PATTERN, RELEASE, SETTLED, TEXT, UNEQUAL, WITHIN,
+    AND, DOMAIN, EQUAL, HELD, OFFSET, OR, PATTERN, RELEASE, SETTLED, TEXT, UNEQUAL, WITHIN,
 };
 
 // No expression can name these variables.
@@ -257,13 +257,16 @@ fn mapped(call: &mut CallExpr) -> Option<Expr> {
     };
     let (Some(value), [name, body]) = (&mut call.target, &mut call.args[..]) else { return None };
     let Expr::Ident(name) = &name.expr else { return None };
-    let held = of_expr(called("value", Some(named(OPTIONAL)), Vec::new()));
+    let first = of_expr(Expr::Literal(LiteralValue::Int(0.into())));
+    let held = of_expr(called(operators::INDEX, None, vec![named(OPTIONAL), first]));
     let body = of_expr(bind(name, held, std::mem::take(body)));
     let some = if is_flat { body } else { of_expr(optional("of", vec![body])) };
-    let has_value = of_expr(called("hasValue", Some(named(OPTIONAL)), Vec::new()));
+    let nothing = of_expr(Expr::List(ListExpr::default()));
+    let is_none = of_expr(called(operators::EQUALS, None, vec![named(OPTIONAL), nothing]));
     let none = of_expr(optional("none", Vec::new()));
-    let either = of_expr(called(operators::CONDITIONAL, None, vec![has_value, some, none]));
-    Some(bind(OPTIONAL, std::mem::take(&mut **value), either))
+    let either = of_expr(called(operators::CONDITIONAL, None, vec![is_none, none, some]));
+    let value = of_expr(called(HELD, None, vec![std::mem::take(&mut **value)]));
+    Some(bind(OPTIONAL, value, either))
 }
 
 /// `cel.bind(name, value, body)`.

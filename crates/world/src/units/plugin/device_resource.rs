@@ -4,8 +4,6 @@ use crds::DevicePool;
 
 /// Placeholder for the number of the NUMA domain in a resource name.
 const DOMAIN: &str = "{index}";
-/// Suffix of a `DeviceClass` in the resource by which a `ResourceQuota` counts its devices.
-pub(crate) const OF_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 
 /// Units of a pool that a resource provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +29,6 @@ pub(crate) fn provides<'a>(pool: &DevicePool, resource: &'a str) -> Provides<'a>
 }
 
 /// Resource of the unit with this number; units of NUMA domains have the domain's number.
-///
-/// For devices of claims it is the name by which a `ResourceQuota` counts them.
 pub(crate) fn resource_of(pool: &DevicePool, number: &str) -> Option<String> {
-    let given = pool.spec.resource.as_ref()?;
-    let of_class = given.dra.as_ref().map(|devices| format!("{}{OF_CLASS}", devices.device_class_name));
-    of_class.or_else(|| Some(given.device_plugin.as_ref()?.replace(DOMAIN, number)))
+    Some(pool.spec.resource.as_ref()?.device_plugin.as_ref()?.replace(DOMAIN, number))
 }
