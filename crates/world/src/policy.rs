@@ -6,7 +6,7 @@ use counters::AnnoyanceScale;
 use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use placement::file::{ExchangeCost, Levels, Policy as PolicyName, SnapshotFile};
+use placement::file::{ExchangeCost, Levels, Policy as PolicyName, SnapshotFile, VERSION};
 use placement::{Snapshot, Strict};
 use serde::Deserialize;
 
@@ -178,7 +178,8 @@ impl Policy {
         let mut exchange = given.exchange_cost.unwrap_or_default();
         let link_costs = exchange.links.take().unwrap_or_else(default_costs);
         let exchange_cost = exchange.resolve();
-        let costs = SnapshotFile { exchange_cost: exchange_cost.clone(), ..SnapshotFile::default() };
+        let costs = exchange_cost.clone();
+        let costs = SnapshotFile { version: VERSION, exchange_cost: costs, ..SnapshotFile::default() };
         Snapshot::new(costs).map_err(|e| field(&e.path, e.problem))?;
         Ok(Self {
             name: name.to_owned(),
