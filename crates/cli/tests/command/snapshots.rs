@@ -356,7 +356,7 @@ fn snapshot_errors_have_file_path_and_remedy() {
         error(r#"{"version": 1, "exchangeCost": {"kinds": {"cpu": {}, "cpu": {}}}}"#),
     ];
     insta::assert_snapshot!(rows.concat(), @r"
-    error: world.json: .: EOF while parsing a value at line 1 column 0
+    error: world.json: is empty; a snapshot is what `kubectl cairn plan -o snapshot` or the operator's /debug/snapshot prints
     error: world.json: version: version 2 is not known; this program reads version 1
     error: world.json: unitz: unknown field `unitz`, expected one of `version`, `name`, `for`, `windowMicroseconds`, `nodes`, `units`, `actors`, `messages`, `groupMessages`, `annoyance`, `interference`, `exchangeCost`, `sharedLinks`, `constraints`, `leftToScheduler`, `policy`, `objectives` at line 1 column 22
     error: world.json: units[0].capacity: is 0; a unit can do at least 1 in a window, leave out units that can do nothing

@@ -74,7 +74,10 @@ fn a_node_needs_enough_free_devices_that_are_selected() {
             others,
         ),
         ([&any, &one, &selector("device.driver == 'other'")].map(String::as_str).concat(), all),
-        ([&any, &two, &template(", allocationMode: All"), &holder("")].map(String::as_str).concat(), all),
+        (
+            [&any, &two, &template(", allocationMode: All"), &holder("")].map(String::as_str).concat(),
+            "never a-0 n0,n1,n2\nquota a-0 1",
+        ),
         // left to the scheduler
         ([&any, &one, &selector("device.gone == 'x'")].map(String::as_str).concat(), others),
     ] {

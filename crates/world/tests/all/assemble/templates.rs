@@ -142,8 +142,9 @@ fn resource_claims_need_a_device_of_the_node() {
     const DRA: &str = "resource.k8s.io/v1";
     let both = "units:[n0/cpus-0,n1/cpus-0]: ";
     let slice = |more: &str| {
-        object(DRA, "ResourceSlice", "s", &format!(", spec: {{driver: d, devices: [{{name: d}}], {more}}}"))
-            .replace(", namespace: ns", "")
+        let pool = "pool: {name: p, generation: 1, resourceSliceCount: 1}";
+        let spec = format!(", spec: {{driver: d, {pool}, devices: [{{name: d}}], {more}}}");
+        object(DRA, "ResourceSlice", "s", &spec).replace(", namespace: ns", "")
     };
     let request = ", spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpus}}]}}";
     let alternatives = ", spec: {devices: {requests: [{name: r, firstAvailable: [{name: a, deviceClassName: gpus}, {name: b, deviceClassName: npus}]}]}}";
