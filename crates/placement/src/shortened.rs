@@ -11,7 +11,7 @@ pub fn shortened(message: &str) -> String {
 }
 
 fn cut(word: &str) -> String {
-    if word.contains('/') || word.chars().nth(LONGEST).is_none() {
+    if word.contains('/') || word.trim_end().chars().nth(LONGEST).is_none() {
         return word.to_owned();
     }
     let kept: String = word.chars().take(KEPT).collect();
