@@ -140,7 +140,7 @@ fn a_list_is_not_an_object() {
     nodes[0]: is a list; give an object, with its fields by name: id, zone, labels, provides, licenceCost
     units[1]: is a list; give an object, with its fields by name: id, kind, node, zone, numa, pool, capacity, slots, provides, others, powerWatts, idleWatts
     units[0].others: is a list; give an object, with its fields by name: work, count
-    actors[1]: is a list; give an object, with its fields by name: id, group, runsOn, requires, labels, moveCost, fixed, current
+    actors[1]: is a list; give an object, with its fields by name: id, group, runsOn, requires, labels, moveCost, fixed, current, arriving
     actors[0].runsOn: invalid type: list, expected a map
     actors[0].runsOn.gpu: invalid type: list, expected work per window, or an object {work, requires, nodeRequires}
     messages[0]: is a list; give an object, with its fields by name: from, to, count
