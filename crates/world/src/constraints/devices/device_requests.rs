@@ -1,6 +1,6 @@
 //! Devices that kube-scheduler must allocate for a pod: by its claims, or by extended resources that a `DeviceClass` serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodResourceClaim, PodSpec};
 use k8s_openapi::api::resource::v1::{
@@ -125,7 +125,12 @@ impl PodRequest {
 /// All requests of a pod whose devices are not allocated yet.
 pub(crate) fn device_requests(index: &Index, namespace: &str, spec: &PodSpec) -> Vec<PodRequest> {
     let mut found = Vec::new();
-    for claim in spec.resource_claims.iter().flatten() {
+    let mut named = BTreeSet::new();
+    // A claim that a pod lists twice is allocated once.
+    let is_first = |claim: &&PodResourceClaim| {
+        claim.resource_claim_name.as_ref().is_none_or(|name| named.insert(name.clone()))
+    };
+    for claim in spec.resource_claims.iter().flatten().filter(is_first) {
         let shared = claim.resource_claim_name.as_ref().map(|name| (namespace.to_owned(), name.clone()));
         let devices = unallocated(index, namespace, claim).and_then(|spec| spec.devices.as_ref());
         let requests = devices.and_then(|devices| devices.requests.as_ref());

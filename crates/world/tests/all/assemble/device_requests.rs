@@ -114,6 +114,17 @@ fn devices_that_are_tainted_too_small_or_withheld_are_not_available() {
 }
 
 #[test]
+fn a_claim_that_a_pod_lists_twice_is_allocated_once() {
+    let twice = BY_NAME.replace("one}]", "one}, {name: d, resourceClaimName: one}]");
+    let request = "{name: r, exactly: {deviceClassName: gpu}}";
+    let claim = object("ResourceClaim", "one", &format!("spec: {{devices: {{requests: [{request}]}}}}"));
+    let documents = [class(""), slice("n0", "nodeName: n0", 1, "{name: d0}"), claim].concat();
+    let [once, twice] = [BY_NAME, &twice].map(|pod| shown(&cluster(&group("a", 1, pod), &documents)));
+    assert_eq!(once, twice);
+    assert!(once.contains("never a-0 n1,n2"), "{once}");
+}
+
+#[test]
 fn claims_of_own_pods_take_no_device_away() {
     let owned = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, controller: true";
     let own = format!(
