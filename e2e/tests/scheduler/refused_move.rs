@@ -13,14 +13,16 @@ use crate::installed::{Env, read};
 
 const CLASS: &str = "WORLD-large";
 
-/// Devices of a node for the claim of `worker`. Plans do not model the taints of devices that templates claim.
-fn slice(node: &str, is_tainted: bool) -> Value {
-    let taint = json!({"key": "refused-move.example.com/broken", "effect": "NoSchedule"});
-    let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
-    let device = json!({"name": "d", "attributes": {"size": {"int": 2}}, "taints": taints});
+/// Two devices of a node, on one board or on two. Plans do not model which devices a claim may combine.
+fn slice(node: &str, is_split: bool) -> Value {
+    let device = |name: &str, board: &str| {
+        let attributes = json!({"size": {"int": 2}, "board": {"string": board}});
+        json!({"name": name, "attributes": attributes})
+    };
+    let devices = [device("d0", "a"), device("d1", if is_split { "b" } else { "a" })];
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": {
         "driver": "refused-move.example.com", "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": [device]}})
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": devices}})
 }
 
 fn application(pin: &str, rate: u32) -> Value {
@@ -45,9 +47,12 @@ fn manifests() -> String {
     };
     let selector = r#"device.attributes["refused-move.example.com"].size == 2"#;
     let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": CLASS}, "spec": {}});
-    let exactly = json!({"deviceClassName": CLASS, "selectors": [{"cel": {"expression": selector}}]});
+    let exactly =
+        json!({"deviceClassName": CLASS, "count": 2, "selectors": [{"cel": {"expression": selector}}]});
+    let requests = json!([{"name": "d", "exactly": exactly}]);
+    let constraints = json!([{"matchAttribute": "refused-move.example.com/board"}]);
     let template = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "large"},
-        "spec": {"spec": {"devices": {"requests": [{"name": "d", "exactly": exactly}]}}}});
+        "spec": {"spec": {"devices": {"requests": requests, "constraints": constraints}}}});
     let objects = [
         node("WORLD-n1"),
         node("WORLD-n2"),
@@ -125,9 +130,9 @@ async fn a_refused_move_is_not_repeated_until_its_cause_changes() {
     }
     assert_eq!(pods().await, 3, "no second attempt");
 
-    // The device of the node is repaired, and the node labelled.
+    // The devices of the node are put on one board, and the node is labelled.
     env.apply(&slice(refusing, false)).await;
-    let label = json!({"metadata": {"labels": {"device": "repaired"}}});
+    let label = json!({"metadata": {"labels": {"devices": "joined"}}});
     let nodes: Api<Node> = Api::all(env.client.clone());
     nodes.patch(refusing, &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
     replan(&env, refusing, 5000).await;
