@@ -164,12 +164,13 @@ async fn the_actors_of_a_deleted_node_start_elsewhere() {
 async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     let mut env = TestEnv::new("refused", ["quiet", "left"].map(SimulatedNode::new), [cpus()]).await;
     let bystander = bystander(&env).await;
-    // plans do not model the taints of devices that templates claim
-    let slice = |node: &str, is_tainted: bool| {
-        let taint = json!({"key": "refused.example.com/broken", "effect": "NoSchedule"});
-        let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
+    // plans do not model which devices a claim may combine
+    let slice = |node: &str, is_split: bool| {
+        let device =
+            |name: &str, board: &str| json!({"name": name, "attributes": {"board": {"string": board}}});
+        let devices = [device("d0", "a"), device("d1", if is_split { "b" } else { "a" })];
         json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("refused-{node}")},
-            "spec": {"driver": "refused.example.com", "nodeName": node, "devices": [{"name": "d", "taints": taints}],
+            "spec": {"driver": "refused.example.com", "nodeName": node, "devices": devices,
                 "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}})
     };
     let selector = json!({"cel": {"expression": "device.driver == 'refused.example.com'"}});
@@ -178,9 +179,10 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     for object in [class, slice("quiet", true), slice("left", true)] {
         cluster().kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
     }
-    let request = json!({"name": "d", "exactly": {"deviceClassName": "refused"}});
+    let devices = json!({"requests": [{"name": "d", "exactly": {"deviceClassName": "refused", "count": 2}}],
+        "constraints": [{"matchAttribute": "refused.example.com/board"}]});
     env.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "device"},
-        "spec": {"spec": {"devices": {"requests": [request]}}}}))
+        "spec": {"spec": {"devices": devices}}}))
         .await;
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
     let spec = &mut manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"];
@@ -202,7 +204,7 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     })
     .await;
     assert!(!history.wait_synced().await.unschedulable().is_empty(), "the scheduler refused a pod");
-    // a node whose device works
+    // a node whose devices are on one board
     cluster().kubectl_with(["apply", "-f-"], &slice("right", false).to_string()).await.unwrap();
     env.nodes.add(SimulatedNode::new("right")).await.unwrap();
     env.wait_reconciled("app", |state| {
