@@ -4,7 +4,7 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, gpus, unanswered};
 use crate::foreign_objects::{OPERATOR_USER, decision, is_refused};
