@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::env::TIMEOUT;
 use crate::installation::{GiveBack, cluster, product};
 
-/// Groups of agents with all that a group can add, except for a runtime class, which the cluster does not have.
+/// Groups of agents with what a group can add, except for a runtime class and privileges, which this cluster does not have.
 const GROUPS: &str = r#"--set-json=agent.groups=[
     {"name": "plain", "nodeSelector": {"gpu": "no"}},
-    {"name": "others", "nodeSelector": {"gpu": "yes"}, "privileged": true, "hostInterfaces": true,
+    {"name": "others", "nodeSelector": {"gpu": "yes"}, "hostInterfaces": true,
      "numaDomains": {"enabled": true}, "env": [{"name": "A", "value": "b"}],
      "volumes": [{"name": "lib", "mountPath": "/lib/x", "hostPath": {"path": "/opt/x"}}]}]"#;
 
