@@ -216,7 +216,7 @@ impl Planner {
         self.with_last_planned(key, |last| last.clone())
     }
 
-    /// Records what an application was planned from; nothing if it was recreated under the same name.
+    /// Records what an application was planned from; `None` if it was recreated under the same name.
     pub fn set_last_planned(&self, key: &ApplicationKey, last_planned: Option<LastPlanned>) {
         self.states().entry(key.clone()).or_default().last_planned = last_planned;
     }

@@ -64,7 +64,6 @@ impl DeviceSelector {
     }
 
     /// Whether the expression holds for a device; the error names the expression and the device.
-    ///
     pub fn selects(&self, device: &SliceDevice, functions: &Context<'_>) -> Result<bool, String> {
         let failed = |why: &dyn fmt::Display| {
             format!("`{}` cannot be evaluated for device {}: {}", self.text, device.key, one_line(why))

@@ -100,7 +100,7 @@ fn an_application_that_is_being_deleted_starts_no_pods() {
     let quota = "\n---\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: 1}}}";
     let max = |yaml: String| yaml.replace("{kind: cpu}}", "{kind: cpu, instances: {max: 1}}}");
     let there = || format!("\n---\n{}", running(OTHER, "b-0", "n0", "labels: {app: b}", PORT));
-    let nobody = "peers a-0 of : n0+0 n1+0 n2+0; None None (Peer)";
+    let no_peer = "peers a-0 of : n0+0 n1+0 n2+0; None None (Peer)";
     let yaml = |own: &str, metadata: &str, more: &str| {
         cluster(&group("a", 1, own), &format!("{}{more}", other(PORT, metadata)))
     };
@@ -108,7 +108,7 @@ fn an_application_that_is_being_deleted_starts_no_pods() {
         (yaml(PORT, "", ""), "never a-0 n1"),
         (yaml(PORT, GOING, ""), ""),
         (yaml(PORT, GOING, &there()), "never a-0 n0"),
-        (yaml(&near, GOING, ""), nobody),
+        (yaml(&near, GOING, ""), no_peer),
         (yaml(CONTAINER, "", quota), "quota a-0 0"),
         (yaml(CONTAINER, GOING, quota), ""),
         (yaml(CONTAINER, GOING, &format!("{quota}{}", there())), "quota a-0 0"),
