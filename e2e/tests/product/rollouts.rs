@@ -68,6 +68,32 @@ fn fewest_ready(history: &PodHistory, wanted: usize) -> usize {
     fewest
 }
 
+/// Without the new label on the first group's pod, kube-scheduler refuses the second group's.
+#[tokio::test]
+async fn an_actor_that_needs_a_label_of_the_new_template_does_not_stall_the_rollout() {
+    let env = TestEnv::new("relabelled", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
+    env.apply(&manifest).await;
+    env.wait_reconciled("app", |state| all_run(state, "none")).await;
+    let grown = application("app", &[("a", 2, &[("cpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])]);
+    manifest["spec"]["actors"] = grown["spec"]["actors"].clone();
+    manifest["spec"]["actors"][0]["implementations"][0]["template"]["metadata"] = json!({"labels": {"role": "new"}});
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"role": "new"}}});
+    manifest["spec"]["actors"][1]["implementations"][0]["template"]["spec"]["affinity"] =
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    env.apply(&manifest).await;
+    let state = env.wait_reconciled("app", |state| all_run(state, "none")).await;
+    ensure_labels(&state.pods);
+    env.remove().await;
+}
+
+/// Checks that the pods of the first group have the new label.
+fn ensure_labels(pods: &[Pod]) {
+    for pod in pods.iter().filter(|pod| pod.labels()[labels::ACTOR].starts_with("a-")) {
+        assert_eq!(pod.labels().get("role").map(String::as_str), Some("new"), "{}", pod.name_any());
+    }
+}
+
 #[tokio::test]
 async fn a_new_image_is_rolled_out_in_place_within_max_unavailable() {
     let env = TestEnv::new("rolling", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;

@@ -267,6 +267,22 @@ async fn a_volume_claim_that_does_not_exist() {
     Case { name: "claimless", manifests, nodes: &[], unplaced: 1, why: "claim" }.check().await;
 }
 
+/// The node evicts the pod after a minute, and there is no other. A taint without a value is tolerated without a key.
+#[tokio::test]
+async fn a_toleration_without_a_key_tolerates_taints_of_its_effect() {
+    let manifests = concat!(
+        "{apiVersion: v1, kind: Node, metadata: {name: WORLD-n1, labels: {}}, spec: {taints: [
+          {key: a, value: b, effect: NoSchedule}, {key: c, effect: NoExecute}]},
+          status: {allocatable: {cpu: '4', memory: 16Gi, pods: '110'}}}\n---\n",
+        workers!(
+            "1",
+            "{spec: {tolerations: [{operator: Exists, effect: NoSchedule}, {key: c, operator: Exists, tolerationSeconds: 60}],
+              containers: [{name: actor, image: none, resources: {requests: {cpu: '1'}}}]}}"
+        )
+    );
+    Case { name: "keyless", manifests, nodes: &["n1"], unplaced: 0, why: "" }.check().await;
+}
+
 /// The pod would be evicted from the tainted node after a minute.
 #[tokio::test]
 async fn a_toleration_for_a_minute_is_not_used_while_another_node_is_free() {

@@ -1,13 +1,16 @@
 //! Rolling updates: a few pods at a time, those that are not ready first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Decision, DesiredState, ObservedState, Pod, PodPhase};
 
 /// Progress of a rollout, over all desired actors.
 pub(crate) struct Update {
-    /// Not ready, for any reason.
+    /// Not ready, though placed or with a pod.
     unavailable: u64,
+    /// Neither placed nor with a pod, by group. They delay the rollout of their own group only: the new template may be why they
+    /// have no place, and other groups' actors may be what they wait for.
+    unplaced: BTreeMap<usize, u64>,
     /// Placed without a pod, or with a terminating one.
     missing: u64,
     /// Pods of the newest template that are not ready.
@@ -28,9 +31,16 @@ impl Update {
             u64::try_from(pods().filter(|(pod, has_place)| those(*pod, *has_place)).count())
                 .unwrap_or(u64::MAX)
         };
+        let mut unplaced: BTreeMap<usize, u64> = BTreeMap::new();
+        for (actor, (pod, has_place)) in desired.actors.iter().zip(pods()) {
+            if pod.is_none() && !has_place {
+                *unplaced.entry(actor.group).or_default() += 1;
+            }
+        }
         let is_going = |pod: &Pod| pod.phase == PodPhase::Terminating;
         Self {
-            unavailable: count(&|pod, _| !pod.is_some_and(Pod::is_serving)),
+            unavailable: count(&|pod, has_place| pod.map_or(has_place, |pod| !pod.is_serving())),
+            unplaced,
             // An unplaced actor without a pod is not counted: it must not delay the replacement of failing pods.
             missing: count(&|pod, has_place| pod.map_or(has_place, is_going)),
             not_ready_yet: count(&|pod, _| {
@@ -67,7 +77,8 @@ impl Update {
             }
         }
         for (actor, _) in outdated(true) {
-            if down < self.max_unavailable {
+            let unplaced = self.unplaced.get(&actor.group).copied().unwrap_or(0);
+            if down + unplaced < self.max_unavailable {
                 down += 1;
                 turns.insert(actor.name.clone());
             }

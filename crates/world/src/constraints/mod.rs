@@ -128,7 +128,7 @@ fn between_pods(
     let existing = existing_pods(index, (application, actors), &templates);
     let outdated = outdated_pods(index, application, &templates);
     let (namespace, templates) = (namespace.as_str(), &templates[..]);
-    let (existing, outdated) = (&existing[..], &outdated[..]);
+    let (existing, outdated) = (&existing[..], &outdated);
     let of = PodRules { index, application, namespace, templates, existing, bound, outdated, offer };
     let mut rules = pod_affinity(&of);
     rules.extend(topology_spread(&of));

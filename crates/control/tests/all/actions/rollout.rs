@@ -43,6 +43,9 @@ fn rollouts_respect_max_unavailable_and_replace_unready_pods_first() {
         // An unplaced actor is unavailable: no ready pod is stopped besides, but a failing one is replaced.
         (&format!("{without} update=1 {two} ready=1,2 old=1,2"), ""),
         (&format!("{without} update=2 {two} ready=1,2 old=1,2"), "stop pod-1"),
+        // It delays its own group only.
+        (&format!("{without} groups=0:1 update=1 {two} ready=1,2 old=1,2"), "stop pod-1"),
+        (&format!("{without} groups=0:1,1:1 update=1 {two} ready=1,2 old=1,2"), "stop pod-2"),
         (&format!("{without} update=1 {two} ready=2 old=1,2"), "stop pod-1"),
         (&format!("{without} update=1 {two} ready=2 old=2"), ""),
         (

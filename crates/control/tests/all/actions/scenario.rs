@@ -55,6 +55,10 @@ impl World {
                 let named = |index: u64| DesiredActor { name: actor(&index.to_string()), group: 0 };
                 self.wanted.actors = (0..number(Some(&first))).map(named).collect();
             }
+            "groups" => {
+                let group = usize::try_from(number(second)).unwrap();
+                self.wanted.actors.iter_mut().filter(|it| it.name == name).for_each(|it| it.group = group);
+            }
             "nodes" => {
                 let cores = second.map_or(9, |cores| cores.parse().unwrap());
                 let gpus = fields.get(2).map_or(9, |gpus| gpus.parse().unwrap());

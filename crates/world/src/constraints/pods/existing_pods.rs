@@ -90,14 +90,15 @@ pub(crate) fn existing_pods<'a>(
     found
 }
 
-/// Running pods of the application's actors whose labels, host ports or anti-affinity are not those of their templates.
+/// Running pods of the application's actors whose labels, host ports or anti-affinity are not those of their templates, by the
+/// actor's snapshot id.
 ///
 /// Until they are replaced, other actors obey the rules between pods as kube-scheduler finds them.
 pub(crate) fn outdated_pods<'a>(
     index: &'a Index,
     application: &ActorApplication,
     templates: &[PodTemplate],
-) -> Vec<ExistingPod<'a>> {
+) -> BTreeMap<String, ExistingPod<'a>> {
     let merged = Labels::new();
     let pod = |instance: &Arc<Instance>| {
         let ((namespace, name), held) =
@@ -115,14 +116,19 @@ pub(crate) fn outdated_pods<'a>(
         let is_current = kept.all(|(key, value)| labels.get(key) == Some(value))
             && host_ports(spec).is_subset(&host_ports(&template.spec))
             && anti_affinity(spec, namespace, &merged) == anti_affinity(&template.spec, namespace, labels);
-        (!is_current).then_some(ExistingPod {
+        if is_current {
+            return None;
+        }
+        let id = actors_of_instance(instance).first()?.to_string();
+        let pod = ExistingPod {
             name: format!("{namespace}/{name}"),
             namespace,
             labels: Cow::Borrowed(labels),
             node: spec.node_name.as_deref()?,
             spec: Cow::Borrowed(spec),
             stage: Stage::Present,
-        })
+        };
+        Some((id, pod))
     };
     index.instances_of(application).into_iter().filter_map(pod).collect()
 }

@@ -13,6 +13,8 @@ pub(crate) struct Joining<'a> {
     pub implementations: Implementations<'a>,
     /// The implementations that the terms select.
     pub peers: Implementations<'a>,
+    /// Actors of these whose pods have labels of an earlier template, which the terms do not select.
+    pub not_yet: BTreeSet<&'a str>,
     /// The pods that the terms select, by position among those that are there.
     pub existing: BTreeSet<usize>,
     /// By topology key: the selected pods, for users.
@@ -31,13 +33,15 @@ impl<'a> Joining<'a> {
             keys.entry(term.topology_key.clone()).or_default().push(term.pods());
         }
         let join = if peers.is_superset(&implementations) { Join::First } else { Join::Peer };
-        Self { implementations, peers, existing: of.selected_existing(terms), keys, join }
+        let (existing, not_yet) = (of.selected_existing(terms), of.not_selected_yet(terms));
+        Self { implementations, peers, not_yet, existing, keys, join }
     }
 
     /// Whether both need the same pods in the same domains, however their terms are written.
     pub fn joins_like(&self, other: &Self) -> bool {
         self.join == other.join
             && self.peers == other.peers
+            && self.not_yet == other.not_yet
             && self.existing == other.existing
             && self.keys.keys().eq(other.keys.keys())
     }
@@ -64,7 +68,8 @@ impl<'a> Joining<'a> {
     ) -> Constraint {
         let others = domains.count(self.others(of, domains));
         let (actors, actor_kinds) = of.actors_of(&self.implementations);
-        let (peers, peer_kinds) = of.actors_of(&self.peers);
+        let (mut peers, peer_kinds) = of.actors_of(&self.peers);
+        peers.retain(|id| !self.not_yet.contains(id.as_str()));
         Constraint::Peers {
             actors,
             peers,

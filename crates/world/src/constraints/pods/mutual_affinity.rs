@@ -61,6 +61,7 @@ fn of_first(of: &PodRules, cycle: &[&Joining]) -> Vec<Constraint> {
     let whole = Joining {
         implementations: cycle.iter().flat_map(|it| it.implementations.iter().copied()).collect(),
         peers: cycle.iter().flat_map(|it| it.peers.iter().copied()).collect(),
+        not_yet: cycle.iter().flat_map(|it| it.not_yet.iter().copied()).collect(),
         existing: cycle.iter().flat_map(|it| it.existing.iter().copied()).collect(),
         keys: keys.iter().map(|key| ((*key).clone(), Vec::new())).collect(),
         join: if is_first { Join::First } else { Join::Peer },

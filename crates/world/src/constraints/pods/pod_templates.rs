@@ -141,15 +141,15 @@ pub(crate) struct PodRules<'a> {
     pub existing: &'a [ExistingPod<'a>],
     /// Pods of the application's actors that hold a node.
     pub bound: &'a BoundPods<'a>,
-    /// Running pods of its actors that differ from their templates.
-    pub outdated: &'a [ExistingPod<'a>],
+    /// Running pods of its actors that differ from their templates, by the actor's snapshot id.
+    pub outdated: &'a BTreeMap<String, ExistingPod<'a>>,
     pub offer: &'a Offer,
 }
 
 impl<'a> PodRules<'a> {
     /// The pods whose ports and anti-affinity keep others away.
     pub fn repelling(&self) -> impl Iterator<Item = &'a ExistingPod<'a>> {
-        self.existing.iter().chain(self.outdated)
+        self.existing.iter().chain(self.outdated.values())
     }
 
     /// The application's implementations whose pods all terms select.
@@ -157,6 +157,14 @@ impl<'a> PodRules<'a> {
         let is_selected =
             |it: &&PodTemplate| terms.iter().all(|term| term.matches(self.index, self.namespace, &it.labels));
         self.templates.iter().filter(is_selected).flat_map(PodTemplate::implementations).collect()
+    }
+
+    /// Snapshot ids of the actors whose running pods the terms do not select, although they select those of the newest template.
+    pub fn not_selected_yet(&self, terms: &[PodTerm]) -> BTreeSet<&'a str> {
+        let is_selected = |pod: &ExistingPod| {
+            terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels))
+        };
+        self.outdated.iter().filter(|(_, pod)| !is_selected(pod)).map(|(id, _)| id.as_str()).collect()
     }
 
     /// The pods that all terms select and that others may join, by position among those that are there.

@@ -14,7 +14,7 @@ use crate::demand::requested::admission;
 use crate::units::unit::Unit;
 
 /// A spread with equal peers and domains binds several templates together. Its reason comes first: it mostly tells spreads apart.
-type SpreadKey<'a> = (String, u64, Implementations<'a>, Vec<Domain>);
+type SpreadKey<'a> = (String, u64, Implementations<'a>, BTreeSet<&'a str>, Vec<Domain>);
 
 /// Constraints by required spreads.
 pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
@@ -80,16 +80,18 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
             let skew = u64::try_from(spread.max_skew).unwrap_or(1);
             let reason =
                 format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), spread.topology_key);
-            let key = (reason, skew, peers, listed);
+            let not_yet = of.not_selected_yet(std::slice::from_ref(&term));
+            let key = (reason, skew, peers, not_yet, listed);
             match bound.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, bound)) => bound.extend(template.implementations()),
                 None => bound.push((key, template.implementations().collect())),
             }
         }
     }
-    rules.extend(bound.into_iter().map(|((reason, skew, peers, domains), bound)| {
+    rules.extend(bound.into_iter().map(|((reason, skew, peers, not_yet, domains), bound)| {
         let (actors, actor_kinds) = of.actors_of(&bound);
-        let (peers, peer_kinds) = of.actors_of(&peers);
+        let (mut peers, peer_kinds) = of.actors_of(&peers);
+        peers.retain(|id| !not_yet.contains(id.as_str()));
         Constraint::Peers {
             actors,
             peers,

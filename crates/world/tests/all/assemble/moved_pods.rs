@@ -152,6 +152,33 @@ fn running_pods_that_differ_from_their_templates_repel_others() {
 }
 
 #[test]
+fn pods_of_an_earlier_template_are_peers_by_the_labels_that_they_have() {
+    let labels =
+        |app: &str| format!("labels: {{app: {app}, cairn.dev/application: app, cairn.dev/actor-group: a}}");
+    let spread = |app: &str| {
+        format!(
+            "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {HOST}, whenUnsatisfiable: DoNotSchedule, \
+             labelSelector: {{matchLabels: {{app: {app}}}}}}}], {CONTAINER}"
+        )
+    };
+    let joins = |peers: &str| format!("peers b-0 of {peers}: n0+0 n1+0 n2+0; None None (Peer)");
+    let spreads = |peers: &str| format!("peers b-0 of {peers}: n0+0 n1+0 n2+0; None (1) None");
+    for (b, has, expected) in [
+        (term("podAffinity", "app: a"), "a", joins("a-0")),
+        (term("podAffinity", "app: a"), "old", joins("")),
+        // it has the label only until it is replaced
+        (term("podAffinity", "app: old"), "old", joins("")),
+        (spread("a"), "a", spreads("a-0")),
+        (spread("a"), "old", spreads("")),
+    ] {
+        let groups = format!("{}, {}", group("a", 1, CONTAINER), group("b", 1, &b));
+        let pod = running(OWN, "a-0", "n0", &labels(has), CONTAINER);
+        let shown = shown(&cluster(&groups, &format!("{}\n---\n{pod}", decided(OWN, "a-0", "n0"))));
+        assert_eq!(shown, expected, "{b} beside a pod with app {has}");
+    }
+}
+
+#[test]
 fn what_pods_request_beyond_their_templates_is_taken() {
     let cpu = |amount: &str| format!("containers: [{{name: c, resources: {{requests: {{cpu: {amount}}}}}}}]");
     let sidecar = format!(
