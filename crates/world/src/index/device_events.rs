@@ -226,7 +226,7 @@ impl Index {
     }
 
     /// Why the device that an Instance's claim holds is not that of its unit.
-    pub(crate) fn misallocated(&self, instance: &Instance, unit: &Unit) -> Option<String> {
+    pub fn misallocated(&self, instance: &Instance, unit: &Unit) -> Option<String> {
         let wanted = unit.claim.as_ref()?.device.as_ref()?;
         let mut claims = self.claims_of(instance).filter(|claim| claimed_unit(claim) == Some(&unit.id));
         claims.find_map(|claim| {
