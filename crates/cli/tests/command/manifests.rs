@@ -311,7 +311,7 @@ fn topology_of_a_node() {
 fn devices_that_claims_select_are_listed_by_name() {
     let device = |name: &str, uuid: &str, more: &str| {
         format!(
-            "{{name: {name}, attributes: {{uuid: {{string: {uuid}}}}}, capacity: {{memory: {{value: 80Gi}}}}{more}}}"
+            "{{name: {name}, attributes: {{uuid: {{string: {uuid}}}, productName: {{string: Example 9}}}}, capacity: {{memory: {{value: 80Gi}}}}{more}}}"
         )
     };
     let devices = [
