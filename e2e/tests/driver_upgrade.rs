@@ -57,6 +57,13 @@ impl Scene<'_> {
         self.cluster.kubectl(["label", "node", NODE, label]).await.unwrap();
     }
 
+    /// Sets the label by which NVIDIA's GPU operator pauses a component while it upgrades the driver, or the one of use.
+    async fn pause(&self, is_paused: bool) {
+        let value = if is_paused { "paused-for-driver-upgrade" } else { "true" };
+        let label = format!("nvidia.com/gpu.deploy.device-plugin={value}");
+        self.cluster.kubectl(["label", "--overwrite", "node", NODE, &label]).await.unwrap();
+    }
+
     /// Waits until the agent reports the driver as released, or not.
     async fn released(&self, wanted: bool) {
         wait_for("the agent reports the state of the driver", SOON, async || {
@@ -173,6 +180,14 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     scene.released(false).await;
     assert_eq!(scene.run(1, 2).await, first);
     assert!(holds(&agent, &device) > 0);
+
+    // the GPU operator pauses its components before it unloads the driver
+    scene.pause(true).await;
+    scene.released(true).await;
+    assert_eq!(holds(&agent, &device), 0);
+    scene.pause(false).await;
+    scene.released(false).await;
+    scene.gpus("ok", 2).await;
 
     // another driver version: a restarted agent loads its library
     scene.label(true).await;

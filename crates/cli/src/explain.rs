@@ -1,12 +1,13 @@
 //! `explain`: explains the placement of an application, and why actors are unplaced.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use explain::{REASONS_EFFORT, Rebuild};
 use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
 use serde::Serialize;
-use world::ApplicationKey;
+use world::{ApplicationKey, Index};
 
 use crate::args::{ExplainArgs, Output};
 use crate::error::CliError;
@@ -90,6 +91,7 @@ fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError>
         let Plan { assignment, unplaced, .. } = result.plan.clone();
         (explained, result.plan.world(&snapshot).into_owned(), assignment, unplaced)
     };
+    notes.extend(unavailable_devices(&Index::of(&objects), &snapshot, &unplaced));
     Ok(Subject {
         application: key,
         policy: policy.name,
@@ -100,6 +102,24 @@ fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError>
         unplaced,
         notes,
     })
+}
+
+/// How many devices are named for each kind.
+const DEVICES: usize = 8;
+
+/// Devices of claims that unplaced actors could use and that take none.
+fn unavailable_devices(index: &Index, snapshot: &Snapshot, unplaced: &[Unplaced]) -> Vec<String> {
+    let kinds = |it: &Unplaced| snapshot.file().actors[it.actor.at()].runs_on.keys();
+    let kinds: BTreeSet<&String> = unplaced.iter().flat_map(kinds).collect();
+    let mut notes = Vec::new();
+    for kind in kinds {
+        let devices = index.unavailable_devices(kind);
+        notes.extend(devices.iter().take(DEVICES).map(|device| format!("{kind}: {device}")));
+        if devices.len() > DEVICES {
+            notes.push(format!("{kind}: and {} more devices", devices.len() - DEVICES));
+        }
+    }
+    notes
 }
 
 /// Whether any actor of the application is placed.

@@ -100,13 +100,15 @@ fn devices(devices: &[Device], style: Style) -> String {
 
 /// Devices that drivers publish for resource claims.
 fn claimable(published: &[PublishedDevice], style: Style) -> String {
-    let mut table = Table::new(&["CLAIMABLE", "DRIVER", "NUMA", "MEMORY", "DEVICE", "STATE", "CLAIMED BY"]);
+    let mut table =
+        Table::new(&["CLAIMABLE", "DRIVER", "MODEL", "NUMA", "MEMORY", "DEVICE", "STATE", "CLAIMED BY"]);
     for device in published {
         let plain = |text: String| (text, Tone::Plain);
         let tone = if device.availability == DeviceAvailability::Usable { Tone::Good } else { Tone::Bad };
         table.row([
             plain(device.key.device.clone()),
             plain(device.key.driver.clone()),
+            plain(device.model.clone().unwrap_or_default()),
             plain(device.numa_node.map(|numa| numa.to_string()).unwrap_or_default()),
             plain(
                 device

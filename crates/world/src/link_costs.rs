@@ -25,6 +25,8 @@ pub enum LinkKind {
     PciRoot,
     /// In one NUMA domain, by way of the processor.
     SameNuma,
+    /// In different NUMA domains less than twice as far as local memory, as those of one socket are.
+    NearNuma,
     /// In different NUMA domains, by way of the interconnect of the processors; also if a domain is unknown.
     Interconnect,
 }
@@ -36,11 +38,13 @@ impl LinkKind {
     /// The ratios are those of the bandwidths in NCCL's `src/graph/topo.h`: through the processor 6/5 of PCIe
     /// (`INTEL_P2P_OVERHEAD`), over the interconnect twice PCIe (`PCI_BW` to `QPI_BW`). GPUs with links of their own have more
     /// than five times the bandwidth of PCIe since the A100; they keep the 1 of Table II. C2C of Grace Hopper has seven times that of PCIe 5.0.
+    /// Domains of one socket are mostly at 12/10 of the local distance: 6 × 12/10, rounded up.
     fn default_cost(self) -> u64 {
         match self {
             Self::NvLink | Self::Xgmi | Self::XeLink | Self::C2c => 1,
             Self::PciRoot => 5,
             Self::SameNuma => 6,
+            Self::NearNuma => 8,
             Self::Interconnect => 10,
         }
     }

@@ -28,6 +28,8 @@ type driver struct {
 	name string
 	// Where the container runtime reads descriptions of devices.
 	cdi string
+	// A device that it fails to prepare.
+	refused string
 }
 
 func (d *driver) description(claim types.UID) string {
@@ -50,6 +52,10 @@ func (d *driver) prepare(claim *resourceapi.ResourceClaim) kubeletplugin.Prepare
 	for _, allocated := range claim.Status.Allocation.Devices.Results {
 		if allocated.Driver != d.name {
 			continue
+		}
+		if allocated.Device == d.refused {
+			result.Err = fmt.Errorf("%s is broken", allocated.Device)
+			return result
 		}
 		name := fmt.Sprintf("%s-%s", claim.UID, allocated.Device)
 		edits := map[string]any{"env": []string{"DEVICES=" + allocated.Device}}
@@ -92,6 +98,7 @@ func run() error {
 	node := flag.String("node", "", "the node")
 	root := flag.String("kubelet", "", "the folder of the kubelet, as seen from here")
 	cdi := flag.String("cdi", "", "the folder for descriptions of devices")
+	refused := flag.String("refuse", "", "a device that it fails to prepare")
 	kubeconfig := flag.String("kubeconfig", "", "the cluster")
 	flag.Parse()
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -116,7 +123,7 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	helper, err := kubeletplugin.Start(ctx, &driver{name: *name, cdi: *cdi},
+	helper, err := kubeletplugin.Start(ctx, &driver{name: *name, cdi: *cdi, refused: *refused},
 		kubeletplugin.DriverName(*name),
 		kubeletplugin.NodeName(*node),
 		kubeletplugin.KubeClient(client),

@@ -228,6 +228,45 @@ async fn only_the_operator_writes_its_fields() {
     assert_eq!(after.pods[0].uid(), state.pods[0].uid());
 }
 
+/// Claims that look like those of actors are refused, and the operator cannot write claims of others.
+#[tokio::test]
+async fn forged_claims_are_refused() {
+    let env = TestEnv::new("forged-claims", [SimulatedNode::new("one")], [cpus()]).await;
+    let exactly = json!({"deviceClassName": "gpus.example.com"});
+    let claim = |metadata: Value| {
+        let mut claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata,
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}});
+        claim["metadata"]["name"] = json!("web-server-0-x");
+        claim
+    };
+    let owner = |kind: &str, controller: bool| {
+        json!({"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": kind, "name": "web-server-0",
+            "uid": "00000000-0000-0000-0000-000000000000", "controller": controller}]})
+    };
+    for (metadata, words) in [
+        (
+            json!({"annotations": {"cairn.dev/unit": "one/gpus-a"}}),
+            "can set annotations cairn.dev/* of pods and resource claims",
+        ),
+        (
+            json!({"labels": {"cairn.dev/application": "web"}}),
+            "can set labels cairn.dev/* of pods and resource claims",
+        ),
+        (owner("Instance", true), "can make an Instance the owner of a pod or resource claim"),
+    ] {
+        is_refused(&env, ["create", "--dry-run=server", "-f-"], &claim(metadata), words).await;
+    }
+    // Others make claims of their own, which the operator can neither make nor delete.
+    env.namespace.kubectl_with(["create", "-f-"], &claim(json!({})).to_string()).await.unwrap();
+    let operator = format!("--as={OPERATOR_USER}");
+    let words = "the Cairn operator can create and delete only ResourceClaims that an Instance controls";
+    for metadata in [json!({}), owner("ActorApplication", true), owner("Instance", false)] {
+        is_refused(&env, ["create", "--dry-run=server", &operator, "-f-"], &claim(metadata), words).await;
+    }
+    let delete = ["delete", "resourceclaim", "web-server-0-x", "--dry-run=server", &operator];
+    is_refused(&env, delete, &json!({}), words).await;
+}
+
 /// An infeasible assignment is written into a Placement: nothing starts or stops, and the Placement is restored.
 #[tokio::test]
 async fn forged_placements_move_no_actor() {

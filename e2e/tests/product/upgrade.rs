@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use crds::{ActorApplication, labels};
+use crds::{ActorApplication, DevicePool, labels};
 use e2e::{
     Process, SimulatedNode, keeper,
     product::{AGENT, NAMESPACE, tree},
@@ -20,6 +20,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
+use crate::claims::{offer_claimed_devices, withdraw_claimed_devices};
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, describe, gpus, implementation};
 use crate::foreign_objects::OPERATOR_USER;
 use crate::idle::wait_idle;
@@ -81,6 +82,9 @@ async fn specs_without_new_fields(env: &TestEnv) -> BTreeMap<String, Value> {
         let mut spec = object["spec"].clone();
         for name in ["failover", "priority", "start", "update", "origin"] {
             spec.as_object_mut().unwrap().remove(name);
+        }
+        if let Some(resource) = spec.get_mut("resource") {
+            resource.as_object_mut().unwrap().remove("dra");
         }
         (format!("{} {}", object["kind"], object["metadata"]["name"]), spec)
     });
@@ -151,7 +155,9 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
     let mut env = TestEnv::new("upgrade", nodes, [cpus(), gpus()]).await;
     env.describe_devices("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     env.wait_offered("gpus", 2).await;
-    let groups = [("a", 1, &[("gpu", "1ms")][..]), ("b", 2, &[("cpu", "2ms")][..])];
+    offer_claimed_devices(&env).await;
+    let groups =
+        [("a", 1, &[("gpu", "1ms")][..]), ("b", 2, &[("cpu", "2ms")][..]), ("c", 1, &[("npu", "1ms")][..])];
     let mut manifest = application("old", &groups);
     manifest["spec"]["priority"] = json!(7);
     manifest["spec"]["update"] = json!({"maxUnavailable": 2});
@@ -174,11 +180,19 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
     assert_eq!(specs_without_new_fields(&env).await, known);
     env.product.operator = cluster.start_operator().await.unwrap();
     env.wait_reconciled("old", AppState::all_placed).await;
+    wait_for("the pool that lost its resource is reported", TIMEOUT, async || {
+        let pools = Api::<DevicePool>::all(env.client.clone());
+        let status = pools.get("claimed").await?.status.unwrap_or_default();
+        let is_invalid = status.conditions.iter().any(|it| it.type_ == "Invalid" && it.status == "True");
+        ensure!(is_invalid, "{status:?}");
+        anyhow::Ok(())
+    })
+    .await;
     wait_idle().await;
     assert_eq!(specs_without_new_fields(&env).await, known);
     // it still reconciles: an actor is added and removed
     for replicas in [3, 2] {
-        let groups = [groups[0], ("b", replicas, groups[1].2)];
+        let groups = [groups[0], ("b", replicas, groups[1].2), groups[2]];
         env.apply(&application("old", &groups)).await;
         env.wait_reconciled("old", AppState::all_placed).await;
     }
@@ -197,6 +211,8 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
 
     env.product.agent = cluster.start_agent().await.unwrap();
     env.wait_offered("gpus", 2).await;
+    // the older CRD dropped the resource of the pool, which is applied again
+    offer_claimed_devices(&env).await;
     let state = env.wait_reconciled("old", AppState::all_placed).await;
     assert_eq!(uids(&state), before);
     assert!(state.pods.iter().all(|pod| !pod.labels().contains_key(labels::TEMPLATE_HASH)));
@@ -217,7 +233,8 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
         })
         .await;
     let stayed: Vec<_> = uids(&replaced).intersection(&before).cloned().collect();
-    assert_eq!(stayed.len(), 1, "the group with the unchanged template stays");
+    assert_eq!(stayed.len(), 2, "the groups with an unchanged template stay");
+    withdraw_claimed_devices(&env).await;
 }
 
 /// The permission of an older release's agents: Leases in the namespace of the release.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::{Instance, NodeTopology, Placement, labels};
-use e2e::{Cluster, Process, process::Launch, wait_for};
+use e2e::{Cluster, Namespace, Process, process::Launch, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::api::{Api, DeleteParams, ListParams, LogParams};
@@ -85,17 +85,18 @@ async fn held(client: &Client, namespace: &str) -> Result<Held> {
     Ok(found)
 }
 
-/// The driver of a node.
-fn driver(name: &str) -> Process {
+/// The driver of a node, and the device that it fails to prepare.
+fn driver(name: &str, refused: Option<&str>) -> Process {
     let (cluster, node) = (Cluster::shared_with(DEVICES.len()), node(name));
-    let arguments = [
+    let mut arguments = vec![
         format!("--driver={DRIVER}"),
         format!("--node={name}"),
         format!("--kubelet={}", node.kubelet().display()),
         format!("--cdi={}", node.state.join("cdi").display()),
         format!("--kubeconfig={}", cluster.plane().kubeconfig.display()),
     ];
-    let launch = Launch { arguments: arguments.into(), ..Launch::default() };
+    arguments.extend(refused.map(|device| format!("--refuse={device}")));
+    let launch = Launch { arguments, ..Launch::default() };
     cluster.run("dra-driver", &cluster.plane().bin.join("dra-driver"), launch).unwrap()
 }
 
@@ -106,7 +107,7 @@ async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
     product().await;
     let client = cluster.client().await.unwrap();
     // They end with this test.
-    let _drivers = DEVICES.map(|(name, _)| driver(name));
+    let _drivers = DEVICES.map(|(name, _)| driver(name, None));
     let namespace = cluster.namespace("dra").await.unwrap();
     for object in objects() {
         cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
@@ -130,6 +131,51 @@ async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
         assert_eq!(&after[other], there, "{other} keeps its pod and its device");
     }
 
+    remove(cluster, &namespace, client).await;
+}
+
+/// A driver that fails to prepare a device: the Instance says where the cause is, and the kubelet tries again.
+#[tokio::test]
+async fn a_device_that_its_driver_cannot_prepare_is_reported() {
+    let _alone = alone().await;
+    let cluster = cluster().await;
+    product().await;
+    let client = cluster.client().await.unwrap();
+    let [(of_node, _), (other, _)] = DEVICES;
+    let broken = format!("{of_node}-gpu-0");
+    let _other = driver(other, None);
+    let mut refusing = driver(of_node, Some(&broken));
+    let namespace = cluster.namespace("dra-refused").await.unwrap();
+    for object in objects() {
+        cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
+    }
+    // all devices are used
+    let all = 2 * DEVICES.len();
+    namespace.apply(&application(all).to_string()).await.unwrap();
+    let instances = Api::<Instance>::namespaced(client.clone(), namespace.name());
+    wait_for("the Instance points to the event", SOON, async || {
+        let found = instances.list(&ListParams::default()).await?.items;
+        let statuses: Vec<_> = found.into_iter().filter_map(|instance| instance.status).collect();
+        let here = |it: &&crds::InstanceStatus| it.unit.as_ref().is_some_and(|unit| unit.ends_with(&broken));
+        let status = statuses.iter().find(here).context("no pod has the device")?;
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready").context("no condition")?;
+        ensure!(ready.message.contains("FailedPrepareDynamicResources"), "{ready:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    refusing.stop().await.unwrap();
+    let _mended = driver(of_node, None);
+    wait_for("all actors hold their devices", SOON, async || {
+        let found = held(&client, namespace.name()).await?;
+        ensure!(found.len() == all, "{found:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    remove(cluster, &namespace, client).await;
+}
+
+/// Deletes the application, whose claims go with it, and the other objects.
+async fn remove(cluster: &Cluster, namespace: &Namespace<'_>, client: Client) {
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     let claims = Api::<ResourceClaim>::namespaced(client.clone(), namespace.name());
     wait_for("the claims go with their actors", SOON, async || {

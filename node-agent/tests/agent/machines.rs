@@ -184,6 +184,63 @@ fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
     }
 }
 
+/// Writes a copy of `/sys`: two packages with two cores of two threads each, of which one core is slower. The memory of the second
+/// package is offline.
+fn write_machine(root: &Path) {
+    let write = |file: &str, text: &str| {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{text}\n")).unwrap();
+    };
+    for cpu in 0..8 {
+        let (core, package, folder) = (cpu / 2, cpu / 4, format!("sys/devices/system/cpu/cpu{cpu}"));
+        write(&format!("{folder}/topology/core_cpus"), &format!("{:x}", 0b11 << (2 * core)));
+        write(&format!("{folder}/topology/package_cpus"), &format!("{:x}", 0b1111 << (4 * package)));
+        write(&format!("{folder}/topology/physical_package_id"), &package.to_string());
+        write(&format!("{folder}/topology/core_id"), &(core % 2).to_string());
+        write(&format!("{folder}/cpu_capacity"), if core % 2 == 0 { "1024" } else { "512" });
+    }
+    for (file, text) in [
+        ("sys/devices/system/cpu/online", "0-7"),
+        ("sys/devices/system/cpu/possible", "0-7"),
+        ("sys/devices/system/node/online", "0"),
+        ("sys/devices/system/node/node0/cpumap", "f"),
+        ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:        2097152 kB"),
+        ("proc/meminfo", "MemTotal:        2097152 kB"),
+    ] {
+        write(file, text);
+    }
+}
+
+#[test]
+fn a_machine_with_offline_memory_and_two_kinds_of_cores_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    write_machine(folder.path());
+    let run = |mut command: Command, arguments: &[&str]| {
+        // Otherwise hwloc mixes in what this machine's processors say.
+        command.args(arguments).env("HWLOC_FSROOT", folder.path()).env("HWLOC_COMPONENTS", "-x86");
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found: NodeTopology = serde_yaml::from_str(&run(program(), &["topology", "-o", "yaml"])).unwrap();
+    let lstopo = Command::new("lstopo-no-graphics");
+    invariants("sysfs", &found.spec, &run(lstopo, &["--disallowed", "--whole-io", "--of", "xml"]));
+    let domain = |device: &crds::Device| {
+        let cores = &device.compute_resources[0];
+        let kinds: Vec<_> = cores.kinds.iter().map(|kind| (kind.count, kind.relative_capacity)).collect();
+        (device.id.clone(), cores.count, kinds, device.nearest_memory.clone())
+    };
+    let kinds = vec![(1, 512), (1, 1024)];
+    assert_eq!(
+        found.spec.devices.iter().map(domain).collect::<Vec<_>>(),
+        [
+            ("numa-0".to_owned(), 2, kinds.clone(), None),
+            ("numa-1".to_owned(), 2, kinds, Some("numa-0".to_owned())),
+        ]
+    );
+}
+
 #[test]
 fn devices_have_the_root_port_above_them() {
     let folder = tempfile::tempdir().unwrap();

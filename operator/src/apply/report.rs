@@ -135,6 +135,7 @@ async fn report_instances(
         .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
         .collect();
     let now = Timestamp::now();
+    let plain = Policy::builtin("units");
     let mut requeue_in = None;
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
@@ -142,12 +143,20 @@ async fn report_instances(
         if let Some(pod) = pod {
             add_claimed(&mut devices, &ctx.caches.index(), instance, pod);
         }
+        let wrong_device = pod.and_then(|pod| {
+            let index = ctx.caches.index();
+            index.claims_of(instance).next()?;
+            let id = world::unit_of(pod)?;
+            let unit = world::units_at(&index, id.rsplit_once('/')?.0, &plain).remove(id)?;
+            index.misallocated(instance, &unit)
+        });
         let hosted: Vec<String> = world::actors_of_instance(instance).iter().map(ActorName::short).collect();
         let context = InstanceContext {
             place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
             reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()),
             wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
             unfit: actors.rejected.get(name),
+            wrong_device: wrong_device.as_deref(),
             others_starting,
             now,
         };

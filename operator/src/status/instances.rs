@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use world::{ActorName, OwnedObjects, RejectedRequest, is_ready, object_name, unit_of};
 
-use crate::status::readiness::{crash_loop, not_ready_reason};
+use crate::status::readiness::{crash_loop, not_ready_reason, not_set_up};
 use crate::status::report::{Finding, conditions};
 
 /// The message of an unplaced actor whose reasons did not fit into the Placement.
@@ -25,6 +25,8 @@ pub struct InstanceContext<'a> {
     pub wait: Option<&'a BlockedOn>,
     /// Why it cannot be an actor.
     pub unfit: Option<&'a RejectedRequest>,
+    /// Why its claim does not hold the device of its unit.
+    pub wrong_device: Option<&'a str>,
     /// Whether other applications are starting actors.
     pub others_starting: bool,
     /// Now.
@@ -39,7 +41,8 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let unit = pod.and_then(unit_of);
     let (ready, reason, message) = match (pod, context.place) {
         (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
-            (true, "Ready", format!("the pod is ready on {place}"))
+            let but = context.wrong_device.map_or(String::new(), |why| format!(", but {why}"));
+            (true, "Ready", format!("the pod is ready on {place}{but}"))
         }
         (Some(_), Some(place)) if unit != Some(place) => (
             false,
@@ -47,7 +50,9 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
             format!("the pod runs on {}; the actor moves to {place}", unit.unwrap_or("no known unit")),
         ),
         (Some(pod), _) => {
-            let why = not_ready_reason(pod).map_or(String::new(), |why| format!(": {why}"));
+            let why = not_ready_reason(pod)
+                .or_else(|| not_set_up(pod))
+                .map_or(String::new(), |why| format!(": {why}"));
             (false, "NotReady", format!("the pod is not ready{why}"))
         }
         (None, _) => {
@@ -200,7 +205,7 @@ mod tests {
         root_of(&world::manifest_actors(&application), &own).unwrap_or_default()
     }
 
-    /// Conditions of an Instance: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
+    /// Conditions of an Instance: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `wrong=` device, `back=`.
     fn said(world: &str) -> String {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let pod = field("unit").map(|unit| {
@@ -224,6 +229,7 @@ mod tests {
             reasons: world.contains("unplaced").then_some(reasons),
             wait: wait.as_ref(),
             unfit: unfit.as_ref(),
+            wrong_device: field("wrong"),
             others_starting: false,
             now: Timestamp::UNIX_EPOCH,
         };
@@ -258,6 +264,7 @@ mod tests {
             reasons: None,
             wait: wait.as_ref(),
             unfit: None,
+            wrong_device: None,
             others_starting: world.contains("busy"),
             now: Timestamp::from_second(10).unwrap(),
         };
@@ -307,6 +314,10 @@ mod tests {
     fn an_instance_is_ready_if_its_pod_is_on_the_assigned_unit() {
         for (world, expected) in [
             ("unit=n/a-0 ready place=n/a-0", "Ready=true the pod is ready on n/a-0, Placed=true on n/a-0"),
+            (
+                "unit=n/a-0 ready place=n/a-0 wrong=other",
+                "Ready=true the pod is ready on n/a-0, but other, Placed=true on n/a-0",
+            ),
             ("unit=n/a-0 place=n/a-0", "Ready=false the pod is not ready, Placed=true on n/a-0"),
             (
                 "unit=n/a-0 crash=3 place=n/a-0",

@@ -72,6 +72,10 @@ fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timesta
     let problem = report.main_problem();
     let message = match (problem, report.healthy) {
         (Some((_, problem)), _) => problem.to_string(),
+        (None, 0) if report.units > 0 => format!(
+            "none of the {} units can be used now: claims of other pods hold their devices, or kube-scheduler allocates none",
+            report.units
+        ),
         (None, 0) => {
             "no node offers what the pool selects; check nodeSelector, devices and resource".to_owned()
         }

@@ -3,6 +3,8 @@
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use world::{is_ready, is_terminal};
 
+use crate::watch::slim::SANDBOX;
+
 /// Waiting reasons of a container that is just being created.
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
@@ -13,6 +15,20 @@ pub fn not_ready_reason(pod: &Pod) -> Option<String> {
     }
     let said: Vec<String> = containers(pod).filter_map(of_container).collect();
     (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Why no container of a pod with claims was created: the kubelet has no sandbox for it, whose devices it prepares first.
+///
+/// The kubelet retries, and writes the cause only into events. It is so for a moment at every start.
+pub fn not_set_up(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let waits = conditions.into_iter().any(|it| it.type_ == SANDBOX && it.status == "False");
+    let has_claims = pod.spec.as_ref().is_some_and(|spec| spec.resource_claims.is_some());
+    (waits && has_claims && !is_terminal(pod)).then(|| {
+        "the kubelet has not set up its devices, volumes and network yet; see the events of the pod, such as \
+         FailedPrepareDynamicResources of a driver that fails"
+            .to_owned()
+    })
 }
 
 /// The container of a pod that is in a crash loop, and how it ended.
@@ -63,6 +79,29 @@ mod tests {
     use super::*;
     use crate::watch::slim;
     use serde_json::{Value, json};
+
+    /// A driver that fails to prepare a device leaves the pod without a sandbox, and only an event says why.
+    #[test]
+    fn a_pod_whose_devices_are_not_prepared_points_to_its_events() {
+        let claims = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+        for (claims, sandbox, is_reported) in [
+            (&claims, json!([{"type": SANDBOX, "status": "False"}]), true),
+            (&claims, json!([{"type": SANDBOX, "status": "True"}]), false),
+            (&claims, json!([]), false),
+            (&json!(null), json!([{"type": SANDBOX, "status": "False"}]), false),
+        ] {
+            let mut pod: Pod = serde_json::from_value(json!({
+                "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
+                "spec": {"containers": [], "nodeName": "n", "resourceClaims": claims},
+                "status": {"phase": "Pending", "conditions": sandbox}}))
+            .unwrap();
+            slim::pod(&mut pod);
+            let reason = not_set_up(&pod);
+            let names_event = reason.as_ref().is_some_and(|it| it.contains("FailedPrepareDynamicResources"));
+            assert_eq!((reason.is_some(), names_event), (is_reported, is_reported), "{claims} {sandbox}");
+            assert_eq!(not_ready_reason(&pod), None, "a start is not reported at once");
+        }
+    }
 
     /// The reason for a pod of an Instance with these containers, after slimming.
     fn said(ready: bool, containers: &Value, first: &Value) -> Option<String> {

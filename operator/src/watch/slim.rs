@@ -15,6 +15,9 @@ use crate::apply::identity::peers_name;
 /// Holds a copy of the manifest applied by kubectl.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The condition that a pod has a sandbox, in which containers are created.
+pub const SANDBOX: &str = "PodReadyToStartContainers";
+
 /// Drops managed fields and kubectl's annotation.
 pub fn metadata<K: ResourceExt>(object: &mut K) {
     let metadata = object.meta_mut();
@@ -186,16 +189,17 @@ pub fn pod(pod: &mut Pod) {
             ..PodSpec::default()
         });
     }
+    let has_claims = pod.spec.as_ref().is_some_and(|spec| spec.resource_claims.is_some());
     if let Some(status) = pod.status.take() {
+        let is_kept =
+            |type_: &str| matches!(type_, "PodScheduled" | "Ready") || type_ == SANDBOX && has_claims;
         let of_containers = |list: Option<Vec<ContainerStatus>>| {
             let kept: Vec<_> = list.filter(|_| is_actors)?.into_iter().filter_map(unready).collect();
             (!kept.is_empty()).then_some(kept)
         };
-        let conditions = status.conditions.map(|list| {
-            list.into_iter()
-                .filter(|condition| matches!(condition.type_.as_str(), "PodScheduled" | "Ready"))
-                .collect()
-        });
+        let conditions = status
+            .conditions
+            .map(|list| list.into_iter().filter(|condition| is_kept(&condition.type_)).collect());
         pod.status = Some(PodStatus {
             conditions,
             phase: status.phase,

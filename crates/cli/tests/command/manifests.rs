@@ -311,7 +311,7 @@ fn topology_of_a_node() {
 fn devices_that_claims_select_are_listed_by_name() {
     let device = |name: &str, uuid: &str, more: &str| {
         format!(
-            "{{name: {name}, attributes: {{uuid: {{string: {uuid}}}}}, capacity: {{memory: {{value: 80Gi}}}}{more}}}"
+            "{{name: {name}, attributes: {{uuid: {{string: {uuid}}}, productName: {{string: Example 9}}}}, capacity: {{memory: {{value: 80Gi}}}}{more}}}"
         )
     };
     let devices = [
@@ -346,6 +346,34 @@ fn gang(start: &str) -> File {
          - {{kind: gpu, serviceTime: 3ms, template: {{spec: {{containers: [{{name: actor, image: infer}}]}}}}}}\n"
     );
     File::new("gang.yaml", &text)
+}
+
+#[test]
+fn devices_that_unplaced_actors_cannot_have_are_named() {
+    let device =
+        |name: &str, more: &str| format!("{{name: {name}, attributes: {{uuid: {{string: {name}}}}}{more}}}");
+    let tainted = device("b", ", taints: [{key: broken, effect: NoSchedule}]");
+    let world = format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n}}, status: {{allocatable: {{cpu: '8', memory: 8Gi, pods: '110'}}}}}}\n---\n\
+         {{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: npus}}, spec: {{}}}}\n---\n\
+         {{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: n}}, spec: {{driver: npu.example.com, nodeName: n, \
+         pool: {{name: n, generation: 1, resourceSliceCount: 1}}, devices: [{}, {tainted}]}}}}\n---\n\
+         {{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: c, namespace: shop}}, spec: {{devices: {{}}}}, status: \
+         {{allocation: {{devices: {{results: [{{driver: npu.example.com, pool: n, device: a, request: r}}]}}}}}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: npus}}, spec: {{kind: gpu, resource: {{dra: \
+         {{deviceClassName: npus}}}}}}}}\n",
+        device("a", "")
+    );
+    let (world, gang) = (File::new("npus.yaml", &world), gang("BestEffort"));
+    let ran = cairn(&["explain", "actorapp", "vision/gang", "-o", "json", "-f", world.path(), gang.path()]);
+    let report = ran.json();
+    let notes: Vec<&str> = report["notes"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
+    for expected in [
+        "gpu: npu.example.com/n/a of n: allocated to ResourceClaim shop/c",
+        "gpu: npu.example.com/n/b of n: tainted NoSchedule",
+    ] {
+        assert!(notes.contains(&expected), "{notes:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::{ApplicationKey, Index};
 pub struct PublishedDevice {
     /// Its name.
     pub key: DeviceKey,
+    /// Its model, from the driver's attribute `productName` or `model`, or from the agent.
+    pub model: Option<String>,
     /// Its memory in MiB, if the driver publishes it.
     pub memory_mib: Option<u64>,
     /// Its NUMA node, from the driver or the agent.
@@ -160,8 +162,11 @@ impl Index {
         let published = |device: &SliceDevice| {
             let described = topology.and_then(|topology| device.described(&topology.spec));
             let claims = self.published.holders(&device.key);
+            let named = |name: &str| device.string(&format!("{}/{name}", device.key.driver));
+            let model = named("productName").or_else(|| named("model")).map(str::to_owned);
             PublishedDevice {
                 key: device.key.clone(),
+                model: model.or_else(|| described?.model.clone()),
                 memory_mib: device.memory_mib,
                 numa_node: device.numa_node.or_else(|| described?.numa_node),
                 availability: device.availability,
@@ -226,7 +231,7 @@ impl Index {
     }
 
     /// Why the device that an Instance's claim holds is not that of its unit.
-    pub(crate) fn misallocated(&self, instance: &Instance, unit: &Unit) -> Option<String> {
+    pub fn misallocated(&self, instance: &Instance, unit: &Unit) -> Option<String> {
         let wanted = unit.claim.as_ref()?.device.as_ref()?;
         let mut claims = self.claims_of(instance).filter(|claim| claimed_unit(claim) == Some(&unit.id));
         claims.find_map(|claim| {

@@ -14,6 +14,8 @@ use crate::{Index, Policy};
 /// The kinds of links of a topology from a NUMA domain to its devices, and between NUMA domains.
 const PCIE: &str = "PCIe";
 const INTERCONNECT: &str = "Interconnect";
+/// `REMOTE_DISTANCE` of Linux (`include/linux/topology.h`), where local memory is at 10: domains of one socket are nearer.
+const REMOTE_DISTANCE: i32 = 20;
 /// The type of devices that are processors.
 const NUMA_DOMAIN: &str = "NUMA Domain";
 
@@ -23,6 +25,8 @@ struct NodeLinks<'a> {
     /// Direct links by the ids of both ends, the smaller first.
     direct: BTreeMap<(&'a str, &'a str), BTreeSet<LinkKind>>,
     has_several_domains: bool,
+    /// The larger distance of the two directions, by the numbers of two NUMA domains, the smaller first.
+    distances: BTreeMap<(i32, i32), i32>,
     links: &'a [Link],
 }
 
@@ -35,12 +39,17 @@ impl<'a> NodeLinks<'a> {
             }
         }
         let domains = topology.devices.iter().filter(|device| device.type_ == NUMA_DOMAIN).count();
-        Self {
-            devices: topology.devices.iter().map(|device| (device.id.as_str(), device)).collect(),
-            direct,
-            has_several_domains: domains > 1,
-            links: &topology.links,
+        let devices: BTreeMap<&str, &Device> =
+            topology.devices.iter().map(|device| (device.id.as_str(), device)).collect();
+        let number = |id: &String| devices.get(id.as_str())?.numa_node;
+        let mut distances = BTreeMap::new();
+        for link in topology.links.iter().filter(|link| link.kind == INTERCONNECT) {
+            let (Some(a), Some(b)) = (number(&link.source), number(&link.destination)) else { continue };
+            let Some(distance) = link.relative_latency else { continue };
+            let known = distances.entry((a.min(b), a.max(b))).or_insert(distance);
+            *known = distance.max(*known);
         }
+        Self { devices, direct, has_several_domains: domains > 1, distances, links: &topology.links }
     }
 
     /// The device of a unit, if it is known.
@@ -100,13 +109,22 @@ impl<'a> NodeLinks<'a> {
         }
         let mut kinds = self.direct.get(&ordered(&a.id, &b.id)).cloned().unwrap_or_default();
         if is_same_kind && a.type_ != NUMA_DOMAIN {
-            let is_near = a.numa_node.is_some() && a.numa_node == b.numa_node || !self.has_several_domains;
-            kinds.insert(if is_near { LinkKind::SameNuma } else { LinkKind::Interconnect });
+            let is_same = a.numa_node.is_some() && a.numa_node == b.numa_node || !self.has_several_domains;
+            kinds.insert(if is_same { LinkKind::SameNuma } else { LinkKind::Interconnect });
+            if !is_same && self.are_near(a, b) {
+                kinds.insert(LinkKind::NearNuma);
+            }
             if a.pci_root_port.is_some() && a.pci_root_port == b.pci_root_port {
                 kinds.insert(LinkKind::PciRoot);
             }
         }
         kinds.iter().filter_map(|kind| costs.get(kind)).min().copied()
+    }
+
+    /// Whether the NUMA domains of two devices are nearer than those of different sockets.
+    fn are_near(&self, a: &Device, b: &Device) -> bool {
+        let (Some(a), Some(b)) = (a.numa_node, b.numa_node) else { return false };
+        self.distances.get(&(a.min(b), a.max(b))).is_some_and(|distance| *distance < REMOTE_DISTANCE)
     }
 }
 

@@ -204,8 +204,19 @@ pub(crate) fn pool_problem(
     pool: &DevicePool,
     policy: &Policy,
 ) -> Option<(&'static str, String)> {
-    let invalid = Measures::of(pool, policy).err().map(|problem| ("Invalid", problem));
-    invalid.or_else(|| dra::claimed::class_problem(index, pool))
+    let invalid = Measures::of(pool, policy).err().or_else(|| resource_problem(pool));
+    invalid.map(|problem| ("Invalid", problem)).or_else(|| dra::claimed::class_problem(index, pool))
+}
+
+/// Why nothing says by which resource a pod requests a device of the pool: an older CRD drops `resource.dra`.
+fn resource_problem(pool: &DevicePool) -> Option<String> {
+    let is_dropped = pool.spec.unit() == UnitKind::Device
+        && pool.spec.resource.as_ref().is_none_or(|it| it.device_plugin.is_none() && it.dra.is_none());
+    is_dropped.then(|| {
+        "spec.resource has neither devicePlugin nor dra: the CRDs are older than the pool and dropped the field; apply the CRDs \
+         and the pool again, until then running actors stay and no new ones are placed"
+            .to_owned()
+    })
 }
 
 /// Notes on a pool that are of no single node.
@@ -279,6 +290,7 @@ impl PoolOnNode<'_> {
             UnitKind::NumaDomain => self.offer_domains(claims, report, units),
             UnitKind::Device => match self.dra() {
                 Some(devices) => self.offer_claimed(devices, claims, report, units),
+                None if resource_problem(self.pool).is_some() => units.extend(self.in_use(None)),
                 None => self.offer_devices(claims, report, units),
             },
         }

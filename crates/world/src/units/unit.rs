@@ -34,7 +34,7 @@ pub enum CordonReason {
         to_string = "no unique attribute identifies the device any more; running actors stay and no new ones are placed"
     )]
     NotPinnable,
-    /// The class or the selectors of its pool cannot be evaluated.
+    /// The class or the selectors of its pool cannot be evaluated, or an older CRD dropped them.
     #[strum(
         to_string = "unknown whether the pool still has the device; running actors stay and no new ones are placed"
     )]

@@ -1,5 +1,6 @@
 //! Findings about a small cluster and variations of it.
 
+use k8s_openapi::api::resource::v1::ResourceSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 use world::Objects;
@@ -119,6 +120,38 @@ fn gpus_without_the_library_of_their_driver_are_reported_once() {
     };
     insta::assert_snapshot!(with(""), @"Warning devices: agents lack the NVIDIA driver library for 1 GPU: a");
     insta::assert_snapshot!(with(", driver: nvidia 580.65.06"), @"Warning devices: a: gpu-0 unknown");
+}
+
+#[test]
+fn drivers_of_claimed_devices_are_counted() {
+    let of_claims = |cluster: &InstallationState| {
+        let found = findings(cluster, Level::Ok);
+        found.lines().filter(|line| line.contains(" claims: ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpus}, spec: {}}";
+    let slice = |node: &str, devices: &str| {
+        format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {node}}}, spec: {{driver: gpu.example.com, \
+             nodeName: {node}, pool: {{name: {node}, generation: 1, resourceSliceCount: 1}}, devices: [{devices}]}}}}"
+        )
+    };
+    let with = |more: &[&str]| {
+        let node = "{apiVersion: v1, kind: Node,";
+        state(&[(node, &[more, &[node]].concat().join("\n---\n"))])
+    };
+    let (a, b) = (slice("a", "{name: x}, {name: y}"), slice("b", "{name: x}"));
+    assert_eq!(of_claims(&with(&[])), Vec::<String>::new());
+    assert_eq!(of_claims(&with(&[class])), ["Ok claims: 1 DeviceClasses; no ResourceSlices"]);
+    let mut both = with(&[class, &a, &b]);
+    let counted = "Ok claims: 1 DeviceClasses; gpu.example.com: 3 devices on 2 nodes";
+    assert_eq!(of_claims(&both), [counted]);
+    both.accessible.objects.scheduling.set_served::<ResourceSlice>(false);
+    let absent = "Ok claims: the cluster has no dynamic resource allocation (resource.k8s.io/v1): pools need device plugins";
+    assert_eq!(of_claims(&both), [absent]);
+    let why = "cannot list resourceslices: forbidden".to_owned();
+    let forbidden = InaccessibleKind { why, except_one_namespace: false, is_unknown: false };
+    both.accessible.inaccessible.insert("resourceslices".to_owned(), forbidden);
+    assert_eq!(of_claims(&both), ["Unknown claims: not checked: cannot list resourceslices: forbidden"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::units::dra::published::PoolFault;
 use crate::units::dra::selectors::{DeviceSelector, functions};
 use crate::units::dra::slices::{DeviceAvailability, DeviceKey, SliceDevice, pin};
 use crate::units::report::{PoolReport, one_line};
-use crate::units::unit::{CordonReason, Unit};
+use crate::units::unit::{CordonReason, DeviceClaim, Unit};
 use crate::units::{PoolClaims, PoolOnNode};
 
 /// Why no node can offer devices of the pool's class, with the type of the condition.
@@ -101,7 +101,7 @@ impl PoolOnNode<'_> {
                 if let Some(problem) = problem {
                     report.add_problem("Invalid", format!("{}: {problem}", self.node.name));
                 }
-                units.extend(self.in_use(devices));
+                units.extend(self.in_use(Some(&any_device(devices))));
                 return;
             }
         };
@@ -215,7 +215,7 @@ impl PoolOnNode<'_> {
     }
 
     /// The devices of the node that the class and the pool select; the error is `None` if it concerns all nodes.
-    fn selected<'a>(
+    pub(crate) fn selected<'a>(
         &self,
         devices: &DraDevices,
         all: &[&'a SliceDevice],
@@ -287,7 +287,7 @@ impl PoolOnNode<'_> {
         Some(Described { device: found, is_whole: all.iter().filter(is_same).count() == 1 })
     }
 
-    fn candidate<'a>(&'a self, device: &'a SliceDevice, all: &[&SliceDevice]) -> Candidate<'a> {
+    pub(crate) fn candidate<'a>(&'a self, device: &'a SliceDevice, all: &[&SliceDevice]) -> Candidate<'a> {
         let described = self.described(device, all);
         // The driver that publishes a device answers for it, also where the agent cannot read its health.
         let health = match described.map(|described| described.device.health) {
@@ -323,10 +323,9 @@ impl PoolOnNode<'_> {
         let usable = candidates().filter(|candidate| candidate.is_usable()).count() - numbered.unfit;
         report.units += candidates().count() - numbered.unfit;
         report.healthy += usable;
-        // Devices of other claims are in use, and no fault.
+        // Devices of other claims are in use, and no fault, also if they are all of a node.
         let tainted = candidates().filter(|it| it.availability > DeviceAvailability::Withheld).count();
-        let withheld = candidates().filter(|it| it.availability == DeviceAvailability::Withheld).count();
-        if tainted == 0 && usable + withheld > 0 {
+        if tainted == 0 {
             return;
         }
         let unfit = match numbered.unfit {
@@ -343,14 +342,13 @@ impl PoolOnNode<'_> {
     }
 
     /// Units in use, while it is unknown which devices the pool has.
-    fn in_use(&self, devices: &DraDevices) -> Vec<Unit> {
+    pub(crate) fn in_use(&self, claim: Option<&DeviceClaim>) -> Vec<Unit> {
         let prefix = format!("{}/{}-", self.node.name, self.name);
         let names = self.node.room.held.keys().filter_map(|unit| unit.strip_prefix(&prefix));
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let claim = any_device(devices);
         let unit = |name| Unit {
             memory_mib: None,
-            claim: Some(claim.clone()),
+            claim: claim.cloned(),
             cordoned: Some(CordonReason::UnknownPool),
             ..self.unit(name, lanes, Some(1), None, None)
         };

@@ -10,3 +10,4 @@ pub(crate) mod selector_functions;
 pub(crate) mod selector_syntax;
 pub(crate) mod selectors;
 pub(crate) mod slices;
+pub(crate) mod unavailable;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::DevicePool;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use world::{Index, Objects, Policy, Unit};
 
@@ -290,6 +291,106 @@ fn running_actors_stay_while_their_class_is_missing_and_leave_after_the_grace_pe
     assert_eq!(units(&index), "");
     index.remove_scheduling(&taken);
     assert_eq!(units(&index), "n0/p-b None");
+}
+
+/// An older CRD drops `resource.dra` of a pool, and an older API server serves no slices.
+#[test]
+fn running_actors_stay_while_their_pool_or_the_api_is_older() {
+    let pool_of =
+        |text: &str| Arc::new(serde_yaml::from_str::<DevicePool>(text).expect("the pool can be read"));
+    let (whole, dropped) = (pool("p", ""), pool("p", "").replace("dra: {deviceClassName: gpus}", ""));
+    let world = [
+        NODE.to_owned(),
+        class(CLASS),
+        slice("n0", 1, &["a 0 80Gi uuid=U0", "b 0 80Gi uuid=U1"]),
+        whole.clone(),
+        APPLICATION.to_owned(),
+        running("n0/p-a"),
+        claim("c", "a", Some(("i0", "n0/p-a"))),
+    ];
+    let mut index = index(&world);
+    index.set_grace_period(Duration::from_mins(1));
+    let policy = Policy::builtin("p");
+    let units = |index: &Index| {
+        let units = world::units(index, &policy);
+        units.values().map(|unit| format!("{} {:?}", unit.id, unit.cordoned)).collect::<Vec<_>>().join(", ")
+    };
+    let problem = |index: &Index| {
+        let report = &world::pools(index, &policy)["p"].0;
+        report.main_problem().map(|(type_, problem)| format!("{type_}: {problem}"))
+    };
+    let mut now = jiff::Timestamp::UNIX_EPOCH;
+    let mut stays = |index: &mut Index, expected: &str| {
+        now += jiff::SignedDuration::from_secs(61);
+        assert_eq!(index.advance(now), Vec::<String>::new());
+        assert_eq!(units(index), "n0/p-a Some(UnknownPool)");
+        let problem = problem(index).unwrap();
+        assert!(problem.starts_with(expected), "{problem}");
+    };
+    index.put_pool(pool_of(&dropped));
+    stays(
+        &mut index,
+        "Invalid: spec.resource has neither devicePlugin nor dra: the CRDs are older than the pool",
+    );
+    index.put_pool(pool_of(&whole));
+    assert_eq!((units(&index).as_str(), problem(&index)), ("n0/p-a None, n0/p-b None", None));
+    index.set_served::<ResourceSlice>(false);
+    stays(&mut index, "Unsupported: the API server does not serve resource.k8s.io/v1");
+    index.set_served::<ResourceSlice>(true);
+    assert_eq!((units(&index).as_str(), problem(&index)), ("n0/p-a None, n0/p-b None", None));
+}
+
+/// Before the pod runs it is refused; a running one stays.
+#[test]
+fn a_claim_that_was_allocated_another_device_is_a_refusal() {
+    for (phase, device, expected) in [
+        ("Pending", "a", None),
+        (
+            "Pending",
+            "b",
+            Some("ResourceClaim c was allocated gpu.example.com/n0/b, not gpu.example.com/n0/a"),
+        ),
+        ("Running", "b", None),
+    ] {
+        let world = [
+            NODE.to_owned(),
+            class(CLASS),
+            slice("n0", 1, &["a 0 80Gi uuid=U0", "b 0 80Gi uuid=U1"]),
+            pool("p", ""),
+            APPLICATION.to_owned(),
+            running("n0/p-a").replace("phase: Running", &format!("phase: {phase}")),
+            claim("c", device, Some(("i0", "n0/p-a"))),
+        ];
+        let mut all = Objects::default();
+        all.read("test", &world.join("\n---\n")).unwrap();
+        let index = Index::of(&all);
+        let units = world::units(&index, &Policy::builtin("p"));
+        let seen = world::observed_state(&index, &all.applications[0], &units);
+        let pod = seen.instances["a-0"].pod.as_ref().unwrap();
+        assert_eq!(pod.refusal.as_deref(), expected, "{phase} {device}");
+        let wrong = index.misallocated(&all.instances[0], &units["n0/p-a"]);
+        assert_eq!(wrong.is_some(), device == "b", "{phase} {device}");
+    }
+}
+
+#[test]
+fn a_node_whose_devices_others_hold_leaves_its_pool_ready() {
+    let second = |text: String| text.replace("n0", "n1");
+    let world = [
+        NODE.to_owned(),
+        second(NODE.to_owned()),
+        class(CLASS),
+        slice("n0", 1, &["a 0 80Gi uuid=U0"]),
+        second(slice("n0", 1, &["b 0 80Gi uuid=U1"])),
+        pool("p", ""),
+        claim("c", "a", None),
+    ];
+    let report = |objects: &[String]| world::pools(&index(objects), &Policy::builtin("p"))["p"].0.clone();
+    let found = report(&world);
+    assert_eq!((found.units, found.healthy, found.is_ready()), (2, 1, true), "{found:?}");
+    assert_eq!(found.problems.len(), 0, "{found:?}");
+    let all = report(&[&world[..], &[claim("d", "b", None).replace("pool: n0", "pool: n1")]].concat());
+    assert_eq!((all.units, all.healthy, all.main_problem().is_some()), (2, 0, false), "{all:?}");
 }
 
 /// No API server has compiled the selectors of pools.

@@ -61,11 +61,15 @@ fn nvlinks() -> String {
 
 /// Four pairs of actors that talk, on the server.
 fn talking(links: &str, policy: &str) -> AssembledSnapshot {
+    talking_on(&server(links), policy)
+}
+
+fn talking_on(server: &str, policy: &str) -> AssembledSnapshot {
     let groups: Vec<String> =
         (0..4).flat_map(|i| [group(&format!("a{i}"), 1, "gpu"), group(&format!("b{i}"), 1, "gpu")]).collect();
     let channel = |i: usize| format!("{{from: a{i}, to: b{i}, rate: {}/s, pattern: OneToOne}}", i + 1);
     let channels: Vec<String> = (0..4).map(channel).collect();
-    world_of(&server(links), &channels.join(", "), &groups.join(", "), policy)
+    world_of(server, &channels.join(", "), &groups.join(", "), policy)
 }
 
 fn group(name: &str, replicas: usize, kind: &str) -> String {
@@ -129,8 +133,8 @@ fn without_costs_of_links_all_placements_are_a_tie() {
 }
 
 /// The costs from the first GPU to the others, in their order; `-` where the kinds decide.
-fn costs_of_first(links: &str, policy: &str) -> String {
-    let world = talking(links, policy);
+fn costs_of_first(server: &str, policy: &str) -> String {
+    let world = talking_on(server, policy);
     let pairs = &world.snapshot.file().exchange_cost.pairs;
     let cost = |gpu: usize| {
         let pair = pairs.iter().find(|pair| pair.a == "n0/p0-0" && pair.b == format!("n0/p{gpu}-0"));
@@ -159,7 +163,27 @@ fn the_cheapest_connection_that_the_policy_prices_counts() {
         ),
     ];
     for (links, policy, expected) in table {
-        assert_eq!(costs_of_first(&links, policy), expected, "{policy}");
+        assert_eq!(costs_of_first(&server(&links), policy), expected, "{policy}");
+    }
+}
+
+/// Domains of one socket are nearer than 20, where local memory is at 10.
+#[test]
+fn domains_of_one_socket_are_nearer_than_those_of_two() {
+    let back = ", {source: numa-1, destination: numa-0, kind: Interconnect, relativeLatency: 32}";
+    for (distance, back, policy, expected) in [
+        ("21", "", "{}", "5 6 6 10 10 10 10"),
+        ("20", "", "{}", "5 6 6 10 10 10 10"),
+        ("12", "", "{}", "5 6 6 8 8 8 8"),
+        ("12", back, "{}", "5 6 6 10 10 10 10"),
+        ("12", "", "{exchangeCost: {links: {NearNuma: 7}}}", "- - - 7 7 7 7"),
+        ("21", "", "{exchangeCost: {links: {NearNuma: 7}}}", "- - - - - - -"),
+        // a table without the kind
+        ("12", "", "{exchangeCost: {links: {Interconnect: 9}}}", "- - - 9 9 9 9"),
+    ] {
+        let at = |distance: &str| format!("relativeLatency: {distance}}}");
+        let server = server("").replace(&at("21"), &format!("{}{back}", at(distance)));
+        assert_eq!(costs_of_first(&server, policy), expected, "{distance}{back} {policy}");
     }
 }
 
@@ -205,7 +229,7 @@ fn an_unknown_kind_of_link_is_refused_by_name() {
     assert_eq!(
         error.to_string(),
         "policy p: policy.yaml line 1 column 24, exchangeCost.links.?: unknown variant `nvlink`, expected one of `NVLink`, \
-         `XGMI`, `Xe Link`, `C2C`, `PCIRoot`, `SameNuma`, `Interconnect`"
+         `XGMI`, `Xe Link`, `C2C`, `PCIRoot`, `SameNuma`, `NearNuma`, `Interconnect`"
     );
 }
 
