@@ -267,7 +267,7 @@ async fn a_volume_claim_that_does_not_exist() {
     Case { name: "claimless", manifests, nodes: &[], unplaced: 1, why: "claim" }.check().await;
 }
 
-/// The node evicts the pod after a minute, and there is no other. A taint without a value is tolerated without a key.
+/// The node evicts the pod after a minute, and there is no other. A toleration without a key tolerates all taints of its effect.
 #[tokio::test]
 async fn a_toleration_without_a_key_tolerates_taints_of_its_effect() {
     let manifests = concat!(
@@ -276,7 +276,8 @@ async fn a_toleration_without_a_key_tolerates_taints_of_its_effect() {
           status: {allocatable: {cpu: '4', memory: 16Gi, pods: '110'}}}\n---\n",
         workers!(
             "1",
-            "{spec: {tolerations: [{operator: Exists, effect: NoSchedule}, {key: c, operator: Exists, tolerationSeconds: 60}],
+            "{spec: {tolerations: [{operator: Exists, effect: NoSchedule}, 
+              {key: c, operator: Exists, effect: NoExecute, tolerationSeconds: 60}],
               containers: [{name: actor, image: none, resources: {requests: {cpu: '1'}}}]}}"
         )
     );
