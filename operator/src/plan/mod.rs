@@ -8,7 +8,6 @@ pub mod judged;
 pub mod kept_policies;
 pub mod load;
 pub mod load_commit;
-pub mod load_failures;
 pub mod load_report;
 pub mod load_search;
 pub mod observe;
