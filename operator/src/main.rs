@@ -47,7 +47,6 @@ use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
 use crate::plan::kept_policies;
 use crate::plan::load;
-use crate::plan::load_report;
 use crate::plan::planner;
 use crate::plan::planning;
 use crate::plan::planning::{commit_finished, plan};
@@ -196,7 +195,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         status_throttle: throttle::StatusThrottle::default(),
         recent_starts: throttle::RecentStarts::default(),
         expectations: throttle::Expectations::default(),
-        load_reports: load_report::LoadReports::default(),
+        load_reports: load::report::LoadReports::default(),
         moves: MoveTracker::default(),
         refusals: std::sync::Mutex::default(),
         uids: uid_tracker::UidTracker::default(),

@@ -20,7 +20,7 @@ use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
 use crate::error::Error;
 use crate::plan::judged::Mismatches;
-use crate::plan::load_report::LoadReports;
+use crate::plan::load::report::LoadReports;
 use crate::plan::planner::Planner;
 use crate::plan::policies::Policies;
 use crate::plan::searches::PlanLocks;

@@ -1,5 +1,9 @@
 //! Plans for measured load: which moves would pay. With the mode `On` they are decided, otherwise only reported.
 
+pub mod commit;
+pub mod report;
+pub mod search;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,9 +18,9 @@ use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
-use crate::plan::load_commit::commit_moves;
-use crate::plan::load_report::{HeldUp, LoadVerdict};
-use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::plan::load::commit::commit_moves;
+use crate::plan::load::report::{HeldUp, LoadVerdict};
+use crate::plan::load::search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
