@@ -47,10 +47,9 @@ use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
 use crate::plan::kept_policies;
 use crate::plan::load;
-use crate::plan::load_report;
 use crate::plan::planner;
 use crate::plan::planning;
-use crate::plan::planning::{plan, settle};
+use crate::plan::planning::{commit_finished, plan};
 use crate::plan::policies;
 use crate::plan::searches;
 use crate::queue::retries;
@@ -175,7 +174,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics: metrics.clone(),
         liveness: liveness.clone(),
     };
-    let (planner, planner::Receivers { to_plan, settles, planned }) = planner::Planner::new();
+    let (planner, planner::Receivers { to_plan, finished_searches, planned }) = planner::Planner::new();
     let context = Arc::new(Context {
         caches: caches.clone(),
         owned_resources,
@@ -196,11 +195,11 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         status_throttle: throttle::StatusThrottle::default(),
         recent_starts: throttle::RecentStarts::default(),
         expectations: throttle::Expectations::default(),
-        load_reports: load_report::LoadReports::default(),
+        load_reports: load::report::LoadReports::default(),
         moves: MoveTracker::default(),
         refusals: std::sync::Mutex::default(),
         uids: uid_tracker::UidTracker::default(),
-        back_offs: std::sync::Mutex::default(),
+        backoffs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });
     let mut work = std::pin::pin!(async {
@@ -212,7 +211,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         caches.enqueue_all();
         let mut tasks = background_tasks(&context, refused_policies, reader, &config.election.namespace);
         tasks.spawn(pools::run(context.clone(), pools_changed));
-        run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
+        run_leader(&context, Queues { wanted, planned, to_plan, finished_searches }, &mut tasks).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
@@ -334,19 +333,20 @@ struct Queues {
     /// Applications whose planning finished.
     planned: UnboundedReceiver<ObjectRef<ActorApplication>>,
     to_plan: UnboundedReceiver<ApplicationKey>,
-    settles: UnboundedReceiver<ApplicationKey>,
+    finished_searches: UnboundedReceiver<ApplicationKey>,
 }
 
 /// Runs the reconcile, planning and commit queues; ends only with the watches.
 ///
 /// The queues are independent: neither planning nor searches delay a reconcile.
 async fn run_queues(context: &Arc<Context>, queues: Queues) {
-    let Queues { wanted, planned, to_plan, settles } = queues;
+    let Queues { wanted, planned, to_plan, finished_searches } = queues;
     let requests =
         stream::select(wanted.map(|key| (key, DEBOUNCE)), planned.map(|key| (key, Duration::ZERO)));
     let reconciles = run_workqueue(requests, AT_ONCE, |key| reconcile(key, context.clone()).boxed_local());
     let plans = to_plan.for_each_concurrent(AT_ONCE, |key| plan(key, context.clone()).boxed_local());
-    let commits = settles.for_each_concurrent(AT_ONCE, |key| settle(key, context.clone()).boxed_local());
+    let commits = finished_searches
+        .for_each_concurrent(AT_ONCE, |key| commit_finished(key, context.clone()).boxed_local());
     tokio::select! {
         () = reconciles => {}
         () = plans => {}

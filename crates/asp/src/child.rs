@@ -12,7 +12,7 @@ use std::thread;
 use clingo::Symbol;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Aim, Model, Outcome, Task};
+use crate::engine::{self, Aim, EngineTask, Model, Outcome};
 use crate::program::{self, WORKLOAD};
 use crate::sandbox::{ChildError, Limits, begin, positions, write_line};
 use crate::worker;
@@ -120,8 +120,8 @@ fn bound(job: &Job) -> Result<Vec<i64>, String> {
     engine::bound(&task(job, &program), &|| is_enough.load(Ordering::Relaxed)).map_err(|e| e.to_string())
 }
 
-fn task<'a>(job: &'a Job, program: &'a [&'a str]) -> Task<'a> {
-    Task { program, seed: job.seed, conflicts: job.conflicts, aim: job.aim, at_most: &job.at_most }
+fn task<'a>(job: &'a Job, program: &'a [&'a str]) -> EngineTask<'a> {
+    EngineTask { program, seed: job.seed, conflicts: job.conflicts, aim: job.aim, at_most: &job.at_most }
 }
 
 /// Searches, and writes every model as it is found.

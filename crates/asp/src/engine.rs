@@ -11,7 +11,7 @@ use crate::program::{APPROXIMATED, WORKLOAD, program};
 
 /// A program and how to search it.
 #[derive(Clone, Debug)]
-pub(crate) struct Task<'a> {
+pub(crate) struct EngineTask<'a> {
     /// The program, in parts.
     pub program: &'a [&'a str],
     /// Breaks ties.
@@ -89,7 +89,7 @@ pub enum EngineError {
 /// # Errors
 /// When clingo rejects the program, or runs out of memory.
 pub(crate) fn run(
-    task: &Task,
+    task: &EngineTask,
     mut found: impl FnMut(Model) -> ControlFlow<()>,
 ) -> Result<Outcome, EngineError> {
     let mut search = grounded(task)?.solve(SolveMode::YIELD, &[])?;
@@ -107,7 +107,7 @@ const POLL: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn bound(task: &Task, enough: &dyn Fn() -> bool) -> Result<Vec<i64>, EngineError> {
+pub(crate) fn bound(task: &EngineTask, enough: &dyn Fn() -> bool) -> Result<Vec<i64>, EngineError> {
     let mut search = grounded(task)?.solve(SolveMode::ASYNC, &[])?;
     while !search.wait(POLL) && !enough() {}
     search.cancel()?;
@@ -131,7 +131,7 @@ fn lower(statistics: &Statistics) -> Result<Vec<i64>, clingo::ClingoError> {
 }
 
 /// The program, parsed and grounded.
-fn grounded(task: &Task) -> Result<Control, EngineError> {
+fn grounded(task: &EngineTask) -> Result<Control, EngineError> {
     let seed = task.seed % (1 << 31);
     let bounds: Vec<String> =
         std::iter::once("opt".to_owned()).chain(task.at_most.iter().map(i64::to_string)).collect();
@@ -180,7 +180,7 @@ pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError>
 fn best(program: &[&str]) -> Result<Option<Optimum>, EngineError> {
     let mut best = None;
     run(
-        &Task { program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Improve, at_most: &[] },
+        &EngineTask { program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Improve, at_most: &[] },
         |model| {
             let mut atoms: Vec<String> = model.atoms.iter().map(ToString::to_string).collect();
             atoms.sort_unstable();

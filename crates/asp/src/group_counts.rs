@@ -169,13 +169,14 @@ fn open_sides(a: EndIx, b: EndIx) -> impl Iterator<Item = (Side, Side)> {
 mod tests {
     use std::ops::ControlFlow;
 
-    use crate::engine::{self, Aim, Task};
+    use crate::engine::{self, Aim, EngineTask};
     use crate::program;
 
     /// The sums of the verifying program over facts, each with its constant 1; `None` if infeasible.
     fn judged(facts: &str) -> Option<Vec<i64>> {
         let (program, mut sums) = (program::judge(facts), None);
-        let task = Task { program: &program, seed: 0, conflicts: 1_000, aim: Aim::Improve, at_most: &[] };
+        let task =
+            EngineTask { program: &program, seed: 0, conflicts: 1_000, aim: Aim::Improve, at_most: &[] };
         engine::run(&task, |model| {
             sums = Some(model.cost);
             ControlFlow::Continue(())

@@ -9,7 +9,7 @@ use placement::ix::{ActorIx, UnitIx};
 use policy::{Argument, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Aim, Task};
+use crate::engine::{self, Aim, EngineTask};
 use crate::sandbox::{ChildError, Limits, begin, positions, write_line};
 
 /// The argument that turns an executable into the worker; not part of any public command line.
@@ -69,8 +69,13 @@ impl Names {
 fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     let names = Names { actors: positions(&job.actors)?, units: positions(&job.units)? };
     let program = [job.program.as_str(), job.facts.as_str()];
-    let task =
-        Task { program: &program, seed: 0, conflicts: u64::from(u32::MAX), aim: Aim::Improve, at_most: &[] };
+    let task = EngineTask {
+        program: &program,
+        seed: 0,
+        conflicts: u64::from(u32::MAX),
+        aim: Aim::Improve,
+        at_most: &[],
+    };
     let mut atoms = None;
     let take = |model: engine::Model| {
         atoms = Some(model.atoms);

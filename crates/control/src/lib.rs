@@ -29,7 +29,7 @@ pub use actions::moves::{MoveState, stopped_for_gain};
 pub use actions::stuck::stuck_moves;
 pub use actions::{Action, Actions, StopMode, next_actions};
 pub use backoff::refusals::{MAX_REASON_CHARS, RefusalTracker, RefusedPod};
-pub use backoff::{Backoffs, MAX_BACKOFF};
+pub use backoff::{Backoffs, INITIAL_BACKOFF, MAX_BACKOFF};
 pub use commit::keep_running::KeepRunning;
 pub use commit::place_one::{only_requests_changed, place_one};
 pub use commit::repair::repair_plan;

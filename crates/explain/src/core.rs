@@ -49,19 +49,19 @@ pub fn why_not(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, eff
 /// The same for several actors that must all have a place at once. A set of limits is reported for the first of them.
 pub(crate) fn why_not_all(
     snapshot: &Snapshot,
-    whom: &[ActorIx],
+    unplaced: &[ActorIx],
     assignment: &Assignment,
     effort: u64,
 ) -> WhyNot {
     let mut effort = Effort { left: effort };
-    let mut diagnosis = Diagnosis::new(snapshot, whom, assignment);
+    let mut diagnosis = Diagnosis::new(snapshot, unplaced, assignment);
     match diagnosis.first(&mut effort) {
         Feasibility::Fits(found) => WhyNot::Room(diagnosis.changes(&found)),
         Feasibility::Never => match diagnosis.reduce(&mut effort) {
             Some(core) => WhyNot::Blocked(core),
-            None => WhyNot::Blocked(blocked_in_place(snapshot, whom, assignment)),
+            None => WhyNot::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
         },
-        Feasibility::Unknown => WhyNot::Blocked(blocked_in_place(snapshot, whom, assignment)),
+        Feasibility::Unknown => WhyNot::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn why_not_all(
 struct Diagnosis<'a> {
     snapshot: &'a Snapshot,
     /// The unplaced actors in question, ascending, at least one.
-    whom: &'a [ActorIx],
+    unplaced: &'a [ActorIx],
     assignment: &'a Assignment,
     question: Question<'a>,
     elements: Vec<LimitGroup>,
@@ -81,15 +81,15 @@ struct Diagnosis<'a> {
 }
 
 impl<'a> Diagnosis<'a> {
-    fn new(snapshot: &'a Snapshot, whom: &'a [ActorIx], assignment: &'a Assignment) -> Self {
+    fn new(snapshot: &'a Snapshot, unplaced: &'a [ActorIx], assignment: &'a Assignment) -> Self {
         let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();
-        let question = Question::new(snapshot, whom, &placed);
+        let question = Question::new(snapshot, unplaced, &placed);
         Self {
             snapshot,
-            whom,
+            unplaced,
             assignment,
-            elements: elements(snapshot, whom, &placed),
-            asked: question.positions(whom),
+            elements: elements(snapshot, unplaced, &placed),
+            asked: question.positions(unplaced),
             base: question.actors.iter().map(|&other| assignment[other]).collect(),
             question,
             known: BTreeMap::new(),
@@ -157,7 +157,7 @@ impl<'a> Diagnosis<'a> {
             return None;
         }
         self.narrow(&mut found, effort);
-        Some(Core { actor: self.whom[0], elements: found, holds: Holds::Always, irreducible })
+        Some(Core { actor: self.unplaced[0], elements: found, holds: Holds::Always, irreducible })
     }
 
     /// The subset of `rest` that is needed in addition to `kept`; `grew` is whether `kept` changed since the last question.
@@ -214,7 +214,7 @@ impl<'a> Diagnosis<'a> {
     /// The policy cases that the actor would violate while all other actors stay.
     fn near_part(&self, found: &[LimitGroup]) -> Vec<LimitGroup> {
         let near: BTreeSet<usize> = self
-            .whom
+            .unplaced
             .iter()
             .flat_map(|&actor| obstacles_in_place::cases(self.snapshot, actor, self.assignment))
             .collect();
@@ -257,7 +257,7 @@ impl<'a> Diagnosis<'a> {
             Limit::OfNode { node, .. } => nodes.contains(&node),
             Limit::Constraint { position } => {
                 let named = actors_of(self.snapshot, &self.snapshot.file().constraints[position]);
-                self.whom.iter().any(|actor| named.contains(actor))
+                self.unplaced.iter().any(|actor| named.contains(actor))
             }
         };
         narrowed(found, concerns)
@@ -274,8 +274,8 @@ fn narrowed(found: &[LimitGroup], wanted: impl Fn(&Limit) -> bool) -> Vec<LimitG
 }
 
 /// Why there is no place while all other actors stay.
-fn blocked_in_place(snapshot: &Snapshot, whom: &[ActorIx], assignment: &Assignment) -> Core {
+fn blocked_in_place(snapshot: &Snapshot, unplaced: &[ActorIx], assignment: &Assignment) -> Core {
     let elements =
-        whom.iter().flat_map(|&actor| obstacles_in_place::core(snapshot, actor, assignment)).collect();
-    Core { actor: whom[0], elements, holds: Holds::WhereOthersAre, irreducible: whom.len() == 1 }
+        unplaced.iter().flat_map(|&actor| obstacles_in_place::core(snapshot, actor, assignment)).collect();
+    Core { actor: unplaced[0], elements, holds: Holds::WhereOthersAre, irreducible: unplaced.len() == 1 }
 }

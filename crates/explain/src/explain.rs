@@ -109,10 +109,10 @@ impl Forbidden {
     }
 }
 
-/// Explains a feasible assignment: the alternatives of `whom`, and the binding limits.
-pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Explanation {
+/// Explains a feasible assignment: the alternatives of `actors`, and the binding limits.
+pub fn explain(snapshot: &Snapshot, assignment: &Assignment, actors: &[ActorIx]) -> Explanation {
     let mut moves = Moves::new(snapshot, assignment);
-    let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
+    let placed = actors.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
     let reliefs = reliefs(snapshot, &mut moves);
     let (full, congested) = (full(snapshot, &moves.state), congested(snapshot, assignment));
     Explanation { placed, binding: Binding { full, congested, reliefs } }

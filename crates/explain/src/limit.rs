@@ -69,18 +69,18 @@ enum Key {
     Rule(usize),
 }
 
-/// Every limit that can leave one of `whom` (at least one) no place in a snapshot in which those of `placed` have one, grouped, in
-/// the order for the first actor.
+/// Every limit that can leave one of `unplaced` (at least one) no place in a snapshot in which those of `placed` have one,
+/// grouped, in the order for the first actor.
 pub(crate) fn elements(
     snapshot: &Snapshot,
-    whom: &[ActorIx],
+    unplaced: &[ActorIx],
     placed: &IxVec<ActorIx, bool>,
 ) -> Vec<LimitGroup> {
     let names = Naming::new(snapshot);
-    let takes_part = |other: &ActorIx| whom.contains(other) || placed[*other];
+    let takes_part = |other: &ActorIx| unplaced.contains(other) || placed[*other];
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
-    let mut add = |limit: Limit| found.entry(names.key(limit, whom[0])).or_default().push(limit);
-    for &actor in whom {
+    let mut add = |limit: Limit| found.entry(names.key(limit, unplaced[0])).or_default().push(limit);
+    for &actor in unplaced {
         add(Limit::Kinds { actor });
     }
     for (position, constraint) in snapshot.file().constraints.iter().enumerate() {

@@ -10,41 +10,41 @@ use crate::feasibility::{Effort, Feasibility};
 use crate::kept_rules::{KeptRules, PartialAssignment};
 use crate::relaxations::Relaxations;
 use crate::rule_caps;
-use crate::search::Search;
+use crate::search::CompleteSearch;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Snapshot};
 
-/// Whether all of `whom` can join those that `base`, a feasible assignment without them, places. The snapshot has no other
+/// Whether all of `unplaced` can join those that `base`, a feasible assignment without them, places. The snapshot has no other
 /// actors.
 pub(crate) fn ask(
     world: &Snapshot,
     kept: &KeptRules,
-    whom: &[ActorIx],
+    unplaced: &[ActorIx],
     base: &Assignment,
     effort: &mut Effort,
 ) -> Feasibility {
-    if let Some(found) = one_by_one(world, kept, whom, base, effort) {
+    if let Some(found) = one_by_one(world, kept, unplaced, base, effort) {
         return Feasibility::Fits(found);
     }
-    let relaxations = Relaxations::new(world, kept, whom, base);
+    let relaxations = Relaxations::new(world, kept, unplaced, base);
     effort.spend(world.units() + world.actors());
     if relaxations.refute() || rule_caps::refute(&relaxations) {
         return Feasibility::Never;
     }
-    Search::new(&relaxations).run(effort)
+    CompleteSearch::new(&relaxations).run(effort)
 }
 
 /// Places one actor after the other, moving others if necessary; `None` if that fails for one of them.
 fn one_by_one(
     world: &Snapshot,
     kept: &KeptRules,
-    whom: &[ActorIx],
+    unplaced: &[ActorIx],
     base: &Assignment,
     effort: &mut Effort,
 ) -> Option<Assignment> {
     let most = effort.left;
     let mut partial = PartialAssignment::of(world, kept, base);
-    for &actor in whom {
+    for &actor in unplaced {
         effort.spend(world.candidates(actor).len());
         if let Some(&unit) = world.candidates(actor).iter().find(|unit| partial.can_host(actor, **unit)) {
             partial.put(actor, unit);

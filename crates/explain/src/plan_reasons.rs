@@ -15,7 +15,7 @@ pub const REASONS_EFFORT: u64 = 20_000_000;
 
 /// What unplaced actors with the same reasons share: requirements, constraints that name them, current unit, and effects on the
 /// policy's rules.
-type Alike = (String, Vec<usize>, Option<UnitIx>, Vec<(UnitIx, Effects)>);
+type UnplacedClass = (String, Vec<usize>, Option<UnitIx>, Vec<(UnitIx, Effects)>);
 
 /// Fills in why each actor of a plan moves, and why each unplaced one has no place.
 ///
@@ -55,7 +55,7 @@ pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec
     let alike = alike(snapshot, &actors);
     let different = alike.iter().collect::<BTreeSet<_>>().len();
     let share = effort / (different.max(1) as u64);
-    let mut known: BTreeMap<&Alike, (ActorIx, WhyNot)> = BTreeMap::new();
+    let mut known: BTreeMap<&UnplacedClass, (ActorIx, WhyNot)> = BTreeMap::new();
     let unplaced = actors.iter().zip(&alike).map(|(&actor, alike)| {
         let (asked, why) =
             known.entry(alike).or_insert_with(|| (actor, why_not(snapshot, actor, assignment, share)));
@@ -64,7 +64,7 @@ pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec
     unplaced.collect()
 }
 
-fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<Alike> {
+fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<UnplacedClass> {
     let mut rules: IxVec<ActorIx, Vec<usize>> = IxVec::of(Vec::new(), snapshot.actors());
     if !actors.is_empty() {
         for (position, constraint) in snapshot.file().constraints.iter().enumerate() {

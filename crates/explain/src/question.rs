@@ -21,10 +21,10 @@ pub(crate) struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Whether `whom` and all of `placed` can have a place at once.
-    pub fn new(snapshot: &'a Snapshot, whom: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Self {
+    /// Whether `unplaced` and all of `placed` can have a place at once.
+    pub fn new(snapshot: &'a Snapshot, unplaced: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Self {
         let mut takes_part = placed.clone();
-        for &actor in whom {
+        for &actor in unplaced {
             takes_part[actor] = true;
         }
         let actors: Vec<ActorIx> =

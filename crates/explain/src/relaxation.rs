@@ -47,17 +47,17 @@ struct Flow<'a> {
 }
 
 impl Relaxation {
-    /// Whether all of `whom` cannot join those that `base` places. `domain` gives the candidates of an actor.
+    /// Whether all of `unplaced` cannot join those that `base` places. `domain` gives the candidates of an actor.
     pub fn refutes<'d>(
         &self,
-        whom: &[ActorIx],
+        unplaced: &[ActorIx],
         base: &Assignment,
         domain: &dyn Fn(ActorIx) -> &'d [UnitIx],
         class: &IxVec<ActorIx, usize>,
     ) -> bool {
         let mut flow = Flow::new(self, base);
         let mut paths = MOST_PATHS;
-        for &actor in whom {
+        for &actor in unplaced {
             let mut left = self.weight[actor];
             while left > 0 {
                 if paths == 0 {

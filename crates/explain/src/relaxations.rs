@@ -13,7 +13,7 @@ use placement::{Assignment, Implementation, Snapshot};
 const MOST_THRESHOLDS: usize = 6;
 
 /// What actors of one class share, as far as feasibility is concerned.
-type Alike<'a> = (
+type ActorClassKey<'a> = (
     SetIx,
     Vec<Option<&'a [(ResourceIx, i64)]>>,
     Vec<Option<&'a [(ResourceIx, i64)]>>,
@@ -27,7 +27,7 @@ pub(crate) struct Relaxations<'a> {
     pub world: &'a Snapshot,
     pub kept: &'a KeptRules<'a>,
     /// The unplaced actors in question.
-    pub whom: &'a [ActorIx],
+    pub unplaced: &'a [ActorIx],
     /// A feasible assignment of all others.
     pub base: &'a Assignment,
     /// By actor; the class of a fixed actor is its own and has no meaning.
@@ -56,7 +56,7 @@ impl<'a> Relaxations<'a> {
     pub fn new(
         world: &'a Snapshot,
         kept: &'a KeptRules<'a>,
-        whom: &'a [ActorIx],
+        unplaced: &'a [ActorIx],
         base: &'a Assignment,
     ) -> Self {
         let mut free = PartialAssignment::new(world, kept);
@@ -71,7 +71,7 @@ impl<'a> Relaxations<'a> {
         let mut relaxations = Self {
             world,
             kept,
-            whom,
+            unplaced,
             base,
             class,
             slots_left: UnitIx::first(world.units()).map(|unit| slots(world, unit)).collect(),
@@ -119,12 +119,12 @@ impl<'a> Relaxations<'a> {
 
     /// Whether some relaxation proves that not all actors can be placed.
     pub fn refute(&self) -> bool {
-        if self.whom.iter().any(|&actor| self.domain_of(actor).is_empty()) {
+        if self.unplaced.iter().any(|&actor| self.domain_of(actor).is_empty()) {
             return true;
         }
         let mut resources = BTreeSet::new();
         let problem = self.world.problem();
-        for needs in self.whom.iter().flat_map(|&actor| problem.implementations[actor].iter().flatten()) {
+        for needs in self.unplaced.iter().flat_map(|&actor| problem.implementations[actor].iter().flatten()) {
             resources.extend(needs.requires.iter().map(|(resource, _)| (false, *resource)));
             resources.extend(needs.node_requires.iter().map(|(resource, _)| (true, *resource)));
         }
@@ -133,7 +133,7 @@ impl<'a> Relaxations<'a> {
             .map(|(of_node, r)| if of_node { Resource::OfNode(r) } else { Resource::OfUnit(r) })
             .collect();
         let relations: BTreeSet<RelationIx> =
-            self.whom.iter().flat_map(|&actor| problem.relations_of[actor].iter().copied()).collect();
+            self.unplaced.iter().flat_map(|&actor| problem.relations_of[actor].iter().copied()).collect();
         self.refutes(&self.counting(&|_| true))
             || resources.iter().any(|&resource| self.refutes(&self.summing(resource)))
             || resources.iter().any(|&resource| self.refuted_by_size(resource))
@@ -144,7 +144,7 @@ impl<'a> Relaxations<'a> {
 
     /// Whether a relaxation refutes the question.
     pub fn refutes(&self, relaxation: &Relaxation) -> bool {
-        relaxation.refutes(self.whom, self.base, &|actor| self.domain_of(actor), &self.class)
+        relaxation.refutes(self.unplaced, self.base, &|actor| self.domain_of(actor), &self.class)
     }
 
     /// The smallest requirement of the resource over the candidates of a class.
@@ -201,7 +201,7 @@ impl<'a> Relaxations<'a> {
     /// Counts actors that require at least a threshold of the resource, and how many of them fit on each unit.
     fn refuted_by_size(&self, resource: Resource) -> bool {
         let least = self.least_of_all(resource);
-        let own = self.whom.iter().map(|&actor| least[actor]).max().unwrap_or(0);
+        let own = self.unplaced.iter().map(|&actor| least[actor]).max().unwrap_or(0);
         let thresholds: BTreeSet<i64> =
             least.iter().copied().filter(|need| *need > 0 && *need <= own).collect();
         thresholds
@@ -323,11 +323,11 @@ fn classes(world: &Snapshot, kept: &KeptRules) -> (IxVec<ActorIx, usize>, Vec<Ac
         .into_iter()
         .map(|(position, _)| world.file().constraints[position].actors().iter().collect())
         .collect();
-    let mut known: BTreeMap<Alike, usize> = BTreeMap::new();
+    let mut known: BTreeMap<ActorClassKey, usize> = BTreeMap::new();
     let mut first = Vec::new();
     let class = ActorIx::first(world.actors()).map(|actor| {
         let kinds = &problem.implementations[actor];
-        let alike: Alike = (
+        let alike: ActorClassKey = (
             world.candidate_set(actor),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.requires.as_slice())).collect(),
             kinds.iter().map(|needs| needs.as_ref().map(|needs| needs.node_requires.as_slice())).collect(),

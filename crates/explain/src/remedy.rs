@@ -68,24 +68,24 @@ impl Remedy {
 pub fn remedies(
     snapshot: &Snapshot,
     origin: Rebuild,
-    whom: &[ActorIx],
+    unplaced: &[ActorIx],
     assignment: &Assignment,
     effort: u64,
 ) -> Vec<Remedy> {
-    if whom.is_empty() {
+    if unplaced.is_empty() {
         return Vec::new();
     }
     let snapshot = &with_open_rules(snapshot, origin.bare, origin.judge, assignment);
-    let WhyNot::Blocked(core) = why_not_all(snapshot, whom, assignment, effort / 2) else {
+    let WhyNot::Blocked(core) = why_not_all(snapshot, unplaced, assignment, effort / 2) else {
         return Vec::new();
     };
     let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();
-    let question = Question::new(snapshot, whom, &placed);
-    let mut search = Search {
+    let question = Question::new(snapshot, unplaced, &placed);
+    let mut search = RemedySearch {
         snapshot,
         origin,
-        whom,
-        asked: question.positions(whom),
+        unplaced,
+        asked: question.positions(unplaced),
         base: question.actors.iter().map(|&other| assignment[other]).collect(),
         question: Rc::new(question),
         placed,
@@ -127,11 +127,11 @@ fn size(remedy: &Remedy) -> u128 {
     remedy.changes.iter().filter_map(Change::more).map(u128::from).sum()
 }
 
-struct Search<'a> {
+struct RemedySearch<'a> {
     snapshot: &'a Snapshot,
     origin: Rebuild<'a>,
     /// The unplaced actors in question.
-    whom: &'a [ActorIx],
+    unplaced: &'a [ActorIx],
     question: Rc<Question<'a>>,
     placed: IxVec<ActorIx, bool>,
     /// The same actors, and the assignment, in the question's positions.
@@ -142,13 +142,13 @@ struct Search<'a> {
     effort: Effort,
 }
 
-impl Search<'_> {
+impl RemedySearch<'_> {
     /// Distinct sets of changes that may make room, those with the fewest changes first.
     fn candidates(&self, limits: &BTreeSet<Limit>, assignment: &Assignment) -> Vec<Vec<Change>> {
         let mut all: Vec<Vec<Change>> = Vec::new();
         let mut shapes = BTreeSet::new();
         let mut state = State::of(self.snapshot, assignment);
-        for &actor in self.whom {
+        for &actor in self.unplaced {
             state.take(actor);
         }
         for unit in UnitIx::first(self.snapshot.units()) {
@@ -160,7 +160,7 @@ impl Search<'_> {
             }
         }
         let places: Vec<Change> = self.more_places().collect();
-        if self.whom.len() > 1 {
+        if self.unplaced.len() > 1 {
             if self.snapshot.units() > 0 {
                 all.extend(self.in_the_way(&mut state, |state, actor| self.least_in_the_way(state, actor)));
             }
@@ -183,7 +183,7 @@ impl Search<'_> {
     fn in_the_way(&self, state: &mut State, goes: impl Fn(&State, ActorIx) -> UnitIx) -> Option<Vec<Change>> {
         let mut changes = Some(Vec::new());
         let mut came = Vec::new();
-        for &actor in self.whom {
+        for &actor in self.unplaced {
             let unit = goes(state, actor);
             for block in blocks(self.snapshot, actor, unit, state) {
                 let change = block.first().and_then(|limit| self.lifted(*limit, actor, unit));
@@ -238,7 +238,7 @@ impl Search<'_> {
         if let Limit::Kinds { .. } = limit {
             return None;
         }
-        Some(match self.lifted(limit, self.whom[0], UnitIx::new(0))? {
+        Some(match self.lifted(limit, self.unplaced[0], UnitIx::new(0))? {
             Change::LeaveOut { position, .. } => Change::Without { position },
             other => other,
         })
@@ -284,13 +284,13 @@ impl Search<'_> {
             like.entry(pools).or_insert(node);
         }
         let is_there = move |kind: &String| snapshot.file().units.iter().any(|unit| unit.kind == *kind);
-        let missing = self.whom.iter().flat_map(move |&actor| {
+        let missing = self.unplaced.iter().flat_map(move |&actor| {
             let kinds = snapshot.file().actors[actor.at()].runs_on.keys();
             kinds
                 .filter(move |kind| !is_there(kind))
                 .map(move |kind| Change::Kind { actor, kind: kind.clone() })
         });
-        let more = (self.whom.len() as u64).min(MOST_NODES);
+        let more = (self.unplaced.len() as u64).min(MOST_NODES);
         like.into_values().map(move |like| Change::Nodes { like, more }).chain(missing)
     }
 
@@ -313,7 +313,7 @@ impl Search<'_> {
                 return None;
             }
             let Some(world) = self.origin.with(self.snapshot, changes) else { return Some(false) };
-            let question = Question::new(&world, self.whom, &self.placed);
+            let question = Question::new(&world, self.unplaced, &self.placed);
             return self.has_room(&question, &[]);
         }
         let question = Rc::clone(&self.question);
@@ -339,7 +339,7 @@ impl Search<'_> {
                 return None;
             }
             // More than sufficient may be more than a policy admits: one of each is tried as well.
-            let number = self.whom.len() as u64;
+            let number = self.unplaced.len() as u64;
             changes = changes.iter().map(|change| change.with(number)).collect();
             if self.suffices(&changes) != Some(true) {
                 return None;

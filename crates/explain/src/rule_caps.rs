@@ -61,7 +61,7 @@ fn families<'a>(relaxations: &Relaxations<'a>) -> BTreeMap<(&'a str, Vec<ActorIx
             let domain = relaxations.domain_of(actor).iter().filter(|unit| units.contains(unit));
             domain.into_iter().all(|unit| there.contains(&(actor, *unit)))
         };
-        if relaxations.whom.iter().any(|actor| members.contains(actor)) && members.iter().all(counts) {
+        if relaxations.unplaced.iter().any(|actor| members.contains(actor)) && members.iter().all(counts) {
             let rule = policy.rules.cases()[breaking[&body]].rule.as_str();
             let cap = Cap { units, most: (most - settled).max(0) };
             families.entry((rule, members.into_iter().collect())).or_default().push(cap);

@@ -20,7 +20,7 @@ const MOST_ACTORS: usize = 300;
 type Role = (usize, Vec<usize>);
 
 /// The search for one question.
-pub(crate) struct Search<'a> {
+pub(crate) struct CompleteSearch<'a> {
     relaxations: &'a Relaxations<'a>,
     world: &'a Snapshot,
     /// The actors that are placed anew, ascending.
@@ -37,7 +37,7 @@ pub(crate) struct Search<'a> {
     dead: BTreeSet<Vec<usize>>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> CompleteSearch<'a> {
     pub fn new(relaxations: &'a Relaxations<'a>) -> Self {
         let (members, units) = closure(relaxations);
         let mut search = Self {
@@ -285,8 +285,8 @@ fn closure(relaxations: &Relaxations) -> (Vec<ActorIx>, Vec<UnitIx>) {
             bound_by.entry(tie).or_default().push(actor);
         }
     }
-    let mut members: BTreeSet<ActorIx> = relaxations.whom.iter().copied().collect();
-    let mut queue = relaxations.whom.to_vec();
+    let mut members: BTreeSet<ActorIx> = relaxations.unplaced.iter().copied().collect();
+    let mut queue = relaxations.unplaced.to_vec();
     if has_running_totals(world) {
         // A cap may span nodes: all actors draw from what is left of it.
         queue.extend(on_node.values().flatten().copied().filter(|&actor| members.insert(actor)));

@@ -174,9 +174,8 @@ impl Wording<'_> {
         let quantity =
             |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| *r == resource).map(|(_, q)| *q);
         // A limit that is described without an actor has no requirement.
-        let units_of_anybody =
-            if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
-        let wanted: Vec<i64> = UnitIx::first(units_of_anybody)
+        let all_units = if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
+        let wanted: Vec<i64> = UnitIx::first(all_units)
             .filter_map(|unit| {
                 let needs = self.snapshot.implementation(self.actor, unit)?;
                 if units.contains(&unit) {

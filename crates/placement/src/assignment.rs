@@ -1,4 +1,4 @@
-//! Where everybody is.
+//! The assignment of actors to units.
 
 use crate::ix::{ActorIx, IxVec, UnitIx};
 

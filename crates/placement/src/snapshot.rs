@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub(crate) written: Option<Arc<RuleCircuit>>,
     pub(crate) problem: Problem,
     /// The checker's index, created on first use.
-    reading: OnceLock<Arc<CheckerIndex>>,
+    checker_index: OnceLock<Arc<CheckerIndex>>,
     /// The number of constraints, the last ones, that a policy derived.
     pub(crate) derived: usize,
 }
@@ -44,7 +44,7 @@ impl Snapshot {
             objectives,
             rules: None,
             written: written.map(Arc::new),
-            reading: OnceLock::new(),
+            checker_index: OnceLock::new(),
             problem,
             derived: 0,
         };
@@ -102,8 +102,8 @@ impl Snapshot {
     }
 
     /// The checker's index.
-    pub(crate) fn reading(&self) -> &CheckerIndex {
-        self.reading.get_or_init(|| Arc::new(CheckerIndex::new(&self.file)))
+    pub(crate) fn checker_index(&self) -> &CheckerIndex {
+        self.checker_index.get_or_init(|| Arc::new(CheckerIndex::new(&self.file)))
     }
 
     /// The dense form for searches.

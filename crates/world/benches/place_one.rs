@@ -148,7 +148,7 @@ fn main() {
         commit(&mut index, &key(number), &world, &plan);
     }
     let judge = ClingoJudge::new(Limits::default(), policy.wall_milliseconds).at_once();
-    let (mut times, mut judged, mut said) = (Vec::new(), Vec::new(), BTreeMap::<&str, usize>::new());
+    let (mut times, mut judged, mut verdicts) = (Vec::new(), Vec::new(), BTreeMap::<&str, usize>::new());
     for number in 0..ASKED {
         index.put_instance(asked(number));
         let began = Instant::now();
@@ -156,7 +156,7 @@ fn main() {
         times.push(began.elapsed().as_secs_f64() * 1000.0);
         let plan = plan.judged_again(&world.snapshot, &judge).unwrap();
         judged.push(began.elapsed().as_secs_f64() * 1000.0);
-        *said.entry(plan.judged.into()).or_default() += 1;
+        *verdicts.entry(plan.judged.into()).or_default() += 1;
         commit(&mut index, &key(0), &world, &plan);
     }
     let row = |what: &str, times: &mut Vec<f64>| {
@@ -184,7 +184,7 @@ fn main() {
         row("placement of a requested Instance, checked by clingo", &mut judged),
         row("the same without clingo", &mut times)
     );
-    println!("Checks by clingo: {said:?}.\n");
+    println!("Checks by clingo: {verdicts:?}.\n");
     println!(
         "{NODES} nodes with {} units, {APPLICATIONS} applications of 100 actors; one application requests {ASKED} Instances, one after the \
          other. Measured is the computation from the operator's caches to the decision, without API reads and writes.\n",

@@ -258,9 +258,9 @@ impl Policy {
             Some((name, line, rest)) => (name, format!("policy {name} line {line}{rest}")),
             None => (self.name.as_str(), format!("line {fault}")),
         });
-        let (names, said): (Vec<&str>, Vec<String>) = located.unzip();
+        let (names, messages): (Vec<&str>, Vec<String>) = located.unzip();
         match (names.first(), faults.first().and_then(|first| self.locate_line(first))) {
-            (Some(name), Some(_)) => (name, said.join("; ")),
+            (Some(name), Some(_)) => (name, messages.join("; ")),
             _ => own,
         }
     }
@@ -450,12 +450,12 @@ mod tests {
             let (blamed, result) =
                 policy.locate_problem(&format!("policy fast line {}: too much", line_of(text)));
             assert_eq!((blamed, result), (name, format!("policy {name} line {line}: too much")), "{text}");
-            let said = policy.attribute_lines(&format!(
+            let attributed = policy.attribute_lines(&format!(
                 "2 units: policy fast line {}, A = x; policy fast line 1",
                 line_of(text)
             ));
             assert_eq!(
-                said,
+                attributed,
                 format!("2 units: policy {name} line {line}, A = x; policy fast line 1"),
                 "{text}"
             );

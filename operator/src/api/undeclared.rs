@@ -8,10 +8,10 @@ const UNDECLARED: &str = ": field not declared in schema";
 
 /// Removes the undeclared fields named in an answer; returns whether there were any.
 pub fn strip(body: &mut Value, refused: &Status) -> bool {
-    let mut said: Vec<&str> = refused.message.split(UNDECLARED).collect();
+    let mut parts: Vec<&str> = refused.message.split(UNDECLARED).collect();
     // the text after the last one names no field
-    said.pop();
-    let paths = said.into_iter().filter_map(|said| said.rsplit(char::is_whitespace).next());
+    parts.pop();
+    let paths = parts.into_iter().filter_map(|part| part.rsplit(char::is_whitespace).next());
     let taken: Vec<bool> = paths.map(|path| remove(body, &segments(path))).collect();
     taken.contains(&true)
 }

@@ -231,12 +231,15 @@ mod tests {
             cordoned: None,
         };
         let claim = device_claim(&actor, &instance, &unit("device.attributes['d'].uuid == 'U'")).unwrap();
-        let said = serde_json::to_value(&claim).unwrap();
+        let written = serde_json::to_value(&claim).unwrap();
         let exactly = json!({"deviceClassName": "gpu.nvidia.com",
             "selectors": [{"cel": {"expression": "device.attributes['d'].uuid == 'U'"}}]});
-        assert_eq!(said.pointer("/spec/devices/requests/0/exactly"), Some(&exactly));
-        assert_eq!(said.pointer("/metadata/annotations/cairn.dev~1unit"), Some(&json!("node-0/gpus-gpu-1")));
-        assert_eq!(said.pointer("/metadata/ownerReferences/0/uid"), Some(&json!("2")));
+        assert_eq!(written.pointer("/spec/devices/requests/0/exactly"), Some(&exactly));
+        assert_eq!(
+            written.pointer("/metadata/annotations/cairn.dev~1unit"),
+            Some(&json!("node-0/gpus-gpu-1"))
+        );
+        assert_eq!(written.pointer("/metadata/ownerReferences/0/uid"), Some(&json!("2")));
         let pod = |unit: &Unit| {
             crate::apply::pods::pod(&application, &actor, &instance, unit, None, false, false).unwrap()
         };

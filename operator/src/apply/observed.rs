@@ -24,7 +24,7 @@ pub fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
 /// The observed state of an application.
 pub struct ObservedApplication {
     pub units: BTreeMap<String, Unit>,
-    pub seen: control::ObservedState,
+    pub state: control::ObservedState,
     pub instances: OwnedObjects,
     pub pools: BTreeMap<String, Arc<DevicePool>>,
 }
@@ -49,18 +49,18 @@ fn observe(
     let nodes: BTreeSet<&str> =
         units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
     let units = world::units_on(&index, nodes, &plain);
-    let mut seen = world::observed_state(&index, application, &units);
-    measure_steadily(&mut seen);
-    let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = world::observed_state(&index, application, &units);
+    measure_steadily(&mut state);
+    let backoffs = ctx.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
     for actor in &wanted.actors {
-        if let Some(held) = back_offs.active(&(key.clone(), actor.name.clone()), seen.now) {
-            seen.backoff.insert(actor.name.clone(), held.clone());
+        if let Some(held) = backoffs.active(&(key.clone(), actor.name.clone()), state.now) {
+            state.backoff.insert(actor.name.clone(), held.clone());
         }
     }
     let own = world::owned_objects(&index, application);
-    let now = seen.now;
+    let now = state.now;
     for name in world::desired_actors(&index, application).names {
-        let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
+        let Some(found) = state.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
             continue;
         };
         let Some((_, Some(pod))) = own.get(&object_name(&name)) else { continue };
@@ -71,7 +71,7 @@ fn observe(
         found.restart_blocked |= refusals.iter().any(keeps_out);
     }
     ObservedApplication {
-        seen,
+        state,
         instances: own,
         pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
         units,
@@ -79,10 +79,10 @@ fn observe(
 }
 
 /// Sets the time of the observation, and puts times that others wrote on the same scale.
-fn measure_steadily(seen: &mut control::ObservedState) {
-    seen.now = moment();
-    let outages = seen.unreachable.values_mut().filter_map(|outage| outage.since.as_mut());
-    let pods = seen.instances.values_mut().filter_map(|instance| instance.pod.as_mut());
+fn measure_steadily(observed: &mut control::ObservedState) {
+    observed.now = moment();
+    let outages = observed.unreachable.values_mut().filter_map(|outage| outage.since.as_mut());
+    let pods = observed.instances.values_mut().filter_map(|instance| instance.pod.as_mut());
     for written in outages.chain(pods.filter_map(|pod| pod.refused_since.as_mut())) {
         *written = from_wall_clock(*written);
     }
@@ -117,58 +117,59 @@ pub async fn plan_actions(
     let known = outcome.infeasible.take();
     let mut infeasible = match &known {
         Some(known) => known.clone(),
-        None if control::is_fully_applied(&decided, &observed.seen) => BTreeSet::new(),
+        None if control::is_fully_applied(&decided, &observed.state) => BTreeSet::new(),
         None => infeasible(ctx, application, &decided).await?,
     };
-    limit_moves(application, &decided, &mut observed.seen, ctx);
+    limit_moves(application, &decided, &mut observed.state, ctx);
     let closed = refusals.iter().find(|refusal| refusal.key.scope == RefusalScope::Namespace);
-    observed.seen.namespace_backoff = closed.map(|it| Backoff { until: it.until, reason: it.reason.clone() });
-    let mut todo = control::next_actions(&wanted, &decided, &observed.seen, &infeasible);
+    observed.state.namespace_backoff =
+        closed.map(|it| Backoff { until: it.until, reason: it.reason.clone() });
+    let mut next = control::next_actions(&wanted, &decided, &observed.state, &infeasible);
     let rechecked = match &known {
         Some(known) => {
-            recheck_places::recheck((application, decision), known, (&todo, &observed.seen), ctx).await?
+            recheck_places::recheck((application, decision), known, (&next, &observed.state), ctx).await?
         }
         None => None,
     };
     if let Some(rechecked) = rechecked {
-        todo = control::next_actions(&wanted, &decided, &observed.seen, &rechecked);
+        next = control::next_actions(&wanted, &decided, &observed.state, &rechecked);
         infeasible = rechecked;
     }
     if application.spec.start == StartPolicy::AllOrNothing {
-        control::hold_start(&mut todo, &observed.seen, &infeasible);
+        control::hold_start(&mut next, &observed.state, &infeasible);
     }
     if application.spec.paused {
-        control::finish_in_flight(&mut todo, &decided, &observed.seen);
+        control::finish_in_flight(&mut next, &decided, &observed.state);
     } else if !is_newest {
-        control::repair_only(&mut todo, &decided);
+        control::repair_only(&mut next, &decided);
     }
-    let is_begun = |step: &&Action| match step {
+    let is_begun = |action: &&Action| match action {
         Action::StopPod { actor, mode: StopMode::Evict, .. } => decided.elective.contains_key(actor),
         _ => false,
     };
-    let begun = todo.actions.iter().filter(is_begun).count();
+    let begun = next.actions.iter().filter(is_begun).count();
     ctx.moves
-        .set(&ApplicationKey::of(application), control::stopped_for_gain(&decided, &observed.seen) + begun);
-    outcome.waiting = std::mem::take(&mut todo.blocked);
-    outcome.requeue_at = todo.requeue_at.into_iter().chain(outcome.requeue_at).min();
-    Ok((observed, todo))
+        .set(&ApplicationKey::of(application), control::stopped_for_gain(&decided, &observed.state) + begun);
+    outcome.waiting = std::mem::take(&mut next.blocked);
+    outcome.requeue_at = next.requeue_at.into_iter().chain(outcome.requeue_at).min();
+    Ok((observed, next))
 }
 
 /// Sets how many actors may be stopped for a gain, by the policy and the moves of other applications.
 fn limit_moves(
     application: &ActorApplication,
     decided: &control::Decision,
-    seen: &mut control::ObservedState,
+    observed: &mut control::ObservedState,
     ctx: &Context,
 ) {
     let key = ApplicationKey::of(application);
-    seen.not_evicted = ctx.moves.not_evicted(&key, |actor| decided.elective.contains_key(actor));
+    observed.not_evicted = ctx.moves.not_evicted(&key, |actor| decided.elective.contains_key(actor));
     if decided.elective.is_empty() {
         return;
     }
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     let policy = ctx.policies.in_force(name, &key.namespace).map(|(policy, _)| policy);
     let rebalance = policy.map_or_else(|_| Policy::builtin("moves").rebalance, |policy| policy.rebalance);
-    let stopped = control::stopped_for_gain(decided, seen);
-    seen.move_limits = ctx.moves.reserve(&key, stopped, &rebalance, &ctx.caches.index());
+    let stopped = control::stopped_for_gain(decided, observed);
+    observed.move_limits = ctx.moves.reserve(&key, stopped, &rebalance, &ctx.caches.index());
 }

@@ -24,14 +24,14 @@ use crate::status::report::Outcome;
 pub async fn recheck(
     (application, decision): (&ActorApplication, &Placement),
     known: &BTreeSet<String>,
-    (todo, seen): (&Actions, &ObservedState),
+    (next, observed): (&Actions, &ObservedState),
     ctx: &Context,
 ) -> Result<Option<BTreeSet<String>>, Error> {
     let key = ApplicationKey::of(application);
     let starts = application.spec.start == StartPolicy::AllOrNothing
-        && !control::has_started(seen)
-        && todo.actions.iter().any(|step| matches!(step, Action::StartPod { .. }));
-    let matters = starts || todo.blocked.values().any(BlockedOn::is_about_placement);
+        && !control::has_started(observed)
+        && next.actions.iter().any(|action| matches!(action, Action::StartPod { .. }));
+    let matters = starts || next.blocked.values().any(BlockedOn::is_about_placement);
     if !(matters && ctx.caches.recheck().take(&key, starts, moment())) {
         return Ok(None);
     }
@@ -54,10 +54,10 @@ pub fn next_recheck(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> O
     if !outcome.waiting.values().any(BlockedOn::is_about_placement) {
         return None;
     }
-    let in_doubt = ctx.caches.recheck().next_check(key, moment());
+    let recheck = ctx.caches.recheck().next_check(key, moment());
     let is_lost = outcome.waiting.values().any(|wait| matches!(wait, BlockedOn::Infeasible(_)));
     let asked = is_lost.then(|| enqueue_replan_with_backoff(key, ctx));
-    asked.into_iter().chain(in_doubt).min()
+    asked.into_iter().chain(recheck).min()
 }
 
 /// Requests a replan unless that is backed off; returns until when it is.

@@ -82,9 +82,9 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     enqueue_if_due(&key, ctx);
     let mut failures = Failures::default();
     let not_adopted = adopt(application, &key, ctx, &mut failures).await?;
-    let (said, again) = ctx.planner.last(&key);
-    let is_planned = said.is_some();
-    let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
+    let (planned, again) = ctx.planner.last(&key);
+    let is_planned = planned.is_some();
+    let mut outcome = Outcome { requeue_at: again, ..planned.unwrap_or_default() };
     if let Some(load) = ctx.load_reports.get(&key) {
         (outcome.load, outcome.counters) = (load.findings(), Some(load.coverage.get()));
         outcome.judged = load.outcome;
@@ -140,8 +140,8 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
         ctx.planner.set_moved(&key, false);
         ctx.status_throttle.reported(&key, moment(), reported.written);
     }
-    let second_look = ctx.planner.resume_search(&key);
-    let longest = control::requeue_after(moment(), &refusals, second_look, outcome.failure.is_some());
+    let resume = ctx.planner.resume_search(&key);
+    let longest = control::requeue_after(moment(), &refusals, resume, outcome.failure.is_some());
     failures.or(Some(requeue_after(&outcome, longest)))
 }
 
@@ -189,26 +189,29 @@ async fn apply(
     let key = ApplicationKey::of(application);
     let actors = world::desired_actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
-    let (ObservedApplication { units, instances, pools, seen }, mut todo) =
+    let (ObservedApplication { units, instances, pools, state: observed }, mut next) =
         plan_actions(application, decision, ctx, &rollout, outcome, refusals).await?;
-    keep_pods_on_unseen_nodes(&mut todo.actions, &seen, ctx, failures).await?;
-    ctx.expectations.observe_instances(&application.uid().unwrap_or_default(), seen.instances.keys());
-    let awaited = ctx.expectations.drop_expected(&mut todo.actions, &seen, moment());
+    keep_pods_on_unseen_nodes(&mut next.actions, &observed, ctx, failures).await?;
+    ctx.expectations.observe_instances(&application.uid().unwrap_or_default(), observed.instances.keys());
+    let awaited = ctx.expectations.drop_expected(&mut next.actions, &observed, moment());
     outcome.requeue_at = awaited.into_iter().chain(outcome.requeue_at).min();
     let version = (decision.uid(), decision.metadata.generation);
-    if todo.actions.iter().any(|step| matches!(step, Action::CreateInstance { .. } | Action::StartPod { .. }))
+    if next
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::CreateInstance { .. } | Action::StartPod { .. }))
     {
         ctx.recent_starts.record(&key, moment());
     }
     let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
-    let is_create = |step: &mut Action| matches!(step, Action::CreateInstance { .. });
-    let missing = todo.actions.extract_if(.., is_create).collect();
+    let is_create = |action: &mut Action| matches!(action, Action::CreateInstance { .. });
+    let missing = next.actions.extract_if(.., is_create).collect();
     let creating = create_instances(application, &names, (&key, &version), missing, ctx);
     let keeping = async {
         if !application.spec.paused && is_newest(decision, application) {
             let of_it = (application, actors.as_slice());
             if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
-                todo.actions.retain(|step| !matches!(step, Action::StartPod { .. }));
+                next.actions.retain(|action| !matches!(action, Action::StartPod { .. }));
             }
             // Starts use the revision accepted earlier and do not wait for the newest.
             failures.keep(rollout.sync_revisions(of_it, &key, ctx, outcome).await)
@@ -226,31 +229,39 @@ async fn apply(
     if is_created {
         // Pods of new Instances are created before evictions and status updates: in the next reconcile, once the watch delivers
         // the Instances.
-        record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
-            .await?;
+        record_deferred(
+            application,
+            deferred,
+            decision,
+            ctx,
+            outcome,
+            refusals,
+            (&observed, &units, &actors),
+        )
+        .await?;
         return Ok(true);
     }
     // Before evictions, so that moves are in the history when they begin; a failed write is retried and does not delay them.
     let judged = outcome.judged.clone();
     failures.keep(record_history((application, &key), decision, judged.as_ref(), ctx, outcome).await)?;
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
-    for actor in todo.ended {
+    for actor in next.ended {
         // Counted once per pod, until it is deleted.
-        let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
+        let pod = observed.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
         ctx.back_off((key.clone(), actor), "the pod ended", Some(uid));
     }
-    let not_evicted = by_node((todo.not_evicted, true), &units, &actors, refusals);
-    for (refused, said) in [by_node((todo.refused_pods, false), &units, &actors, &[]), not_evicted] {
-        if !said.is_empty() {
+    let not_evicted = by_node((next.not_evicted, true), &units, &actors, refusals);
+    for (refused, message) in [by_node((next.refused_pods, false), &units, &actors, &[]), not_evicted] {
+        if !message.is_empty() {
             record_refusals(&key, decision, ctx, refusals, refused).await?;
-            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", message)).await;
         }
     }
     let root = root_of(&actors, &instances);
     let has_peers = ctx.owned_resources.owns_peers_file(application);
-    tracing::debug!(steps = todo.actions.len(), waiting = outcome.waiting.len(), "carrying out");
-    let work = todo.actions.into_iter().map(|step| {
+    tracing::debug!(actions = next.actions.len(), waiting = outcome.waiting.len(), "carrying out");
+    let work = next.actions.into_iter().map(|action| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
@@ -258,7 +269,7 @@ async fn apply(
             if !ctx.is_in_force(key, version) {
                 return Ok(None);
             }
-            match step {
+            match action {
                 // Created above, before all others.
                 Action::CreateInstance { .. } => Ok(None),
                 Action::DeleteInstance { instance } => {
@@ -288,7 +299,7 @@ async fn apply(
         deferred.extend(failures.keep(done)?.flatten());
     }
     deferred.extend(delete_unused(&key, decision, (&units, &instances), ctx, failures).await?);
-    record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
+    record_deferred(application, deferred, decision, ctx, outcome, refusals, (&observed, &units, &actors))
         .await?;
     Ok(false)
 }
@@ -298,11 +309,11 @@ async fn create_instances(
     application: &ActorApplication,
     names: &BTreeMap<String, &ActorName>,
     (key, version): (&ApplicationKey, &(Option<String>, Option<i64>)),
-    steps: Vec<Action>,
+    actions: Vec<Action>,
     ctx: &Context,
 ) -> (Vec<Result<Option<Deferred>, Error>>, bool) {
     let is_created = AtomicBool::new(false);
-    let work = steps.into_iter().filter_map(|step| match step {
+    let work = actions.into_iter().filter_map(|action| match action {
         // Requested Instances that were deleted are not recreated; new actors are for the next reconcile.
         Action::CreateInstance { actor } => {
             names.get(&actor).filter(|name| matches!(name.member, GroupMember::Index(_)))
@@ -323,27 +334,28 @@ async fn create_instances(
 /// Skips forced deletions on nodes that exist but are not in the cache yet. Each such node is read once from the API server; if
 /// that fails, the deletions are skipped, too.
 async fn keep_pods_on_unseen_nodes(
-    steps: &mut Vec<Action>,
-    seen: &control::ObservedState,
+    actions: &mut Vec<Action>,
+    observed: &control::ObservedState,
     ctx: &Context,
     failures: &mut Failures,
 ) -> Result<(), Error> {
-    let pods = seen.instances.values().chain(&seen.surplus).filter_map(|instance| instance.pod.as_ref());
+    let pods =
+        observed.instances.values().chain(&observed.surplus).filter_map(|instance| instance.pod.as_ref());
     let of = |pod: &control::Pod| Some((pod.id.uid.clone(), pod.node.clone()?));
     let unknown: BTreeMap<String, String> =
-        pods.filter_map(of).filter(|(_, node)| !seen.free.nodes.contains_key(node)).collect();
-    let node_of = |step: &Action| match step {
+        pods.filter_map(of).filter(|(_, node)| !observed.free.nodes.contains_key(node)).collect();
+    let node_of = |action: &Action| match action {
         Action::StopPod { pod, mode: StopMode::Force, .. } => unknown.get(&pod.uid),
         _ => None,
     };
-    let asked: BTreeSet<String> = steps.iter().filter_map(node_of).cloned().collect();
+    let asked: BTreeSet<String> = actions.iter().filter_map(node_of).cloned().collect();
     for node in asked {
         if failures.keep(ctx.writer.node_exists(&node).await)? != Some(false) {
             tracing::info!(
                 node,
                 "skipping the forced deletion: the node exists but is not in the cache yet, or cannot be read"
             );
-            steps.retain(|step| node_of(step) != Some(&node));
+            actions.retain(|action| node_of(action) != Some(&node));
         }
     }
     Ok(())
@@ -357,23 +369,24 @@ async fn record_deferred(
     ctx: &Context,
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
-    (seen, units, actors): (&control::ObservedState, &BTreeMap<String, Unit>, &[ActorName]),
+    (observed, units, actors): (&control::ObservedState, &BTreeMap<String, Unit>, &[ActorName]),
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     if !application.spec.paused {
-        let stuck = stuck(&deferred, decision, seen, outcome);
-        let (refused, said) = by_node((stuck, true), units, actors, refusals);
-        if !said.is_empty() {
+        let stuck = stuck(&deferred, decision, observed, outcome);
+        let (refused, message) = by_node((stuck, true), units, actors, refusals);
+        if !message.is_empty() {
             record_refusals(&key, decision, ctx, refusals, refused).await?;
-            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", message)).await;
         }
     }
-    let (said, not_admitted) = block_actors(deferred.into_iter(), &key, ctx, outcome);
+    let (messages, not_admitted) = block_actors(deferred.into_iter(), &key, ctx, outcome);
     if !not_admitted.is_empty() {
         record_refusals(&key, decision, ctx, refusals, not_admitted).await?;
     }
-    if !said.is_empty() {
-        ctx.emit_event(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+    if !messages.is_empty() {
+        ctx.emit_event(application, &event(EventType::Warning, "Refused", "Start", messages.join("; ")))
+            .await;
     }
     Ok(())
 }
@@ -382,12 +395,12 @@ async fn record_deferred(
 fn stuck(
     deferred: &[Deferred],
     decision: &Placement,
-    seen: &control::ObservedState,
+    observed: &control::ObservedState,
     outcome: &Outcome,
 ) -> Vec<control::RefusedPod> {
     let kept = deferred.iter().filter_map(|it| match it {
         Deferred::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
         Deferred::Create { .. } | Deferred::Start(..) | Deferred::Remove { .. } => None,
     });
-    control::stuck_moves(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
+    control::stuck_moves(&world::decision(decision), observed, &outcome.waiting, &kept.collect())
 }

@@ -20,12 +20,12 @@ pub fn block_actors(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> (Vec<String>, Vec<NewRefusal>) {
-    let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
+    let (mut messages, mut not_admitted) = (Vec::new(), Vec::new());
     for refused in deferred {
         let (actor, until, wait) = match refused {
             // Quota, policies and invalid templates are not specific to a node, so the actor keeps its unit.
             Deferred::Start(actor, about, reason) => {
-                said.push(format!("{actor}: {reason}"));
+                messages.push(format!("{actor}: {reason}"));
                 not_admitted.push(NewRefusal {
                     key: about,
                     actor: actor.clone(),
@@ -37,7 +37,7 @@ pub fn block_actors(
             }
             Deferred::Create { actor, until, why, just_now }
             | Deferred::Remove { actor, until, why, just_now } => {
-                said.extend(just_now.then(|| format!("{actor}: {why}")));
+                messages.extend(just_now.then(|| format!("{actor}: {why}")));
                 (actor, until, BlockedOn::Backoff(why))
             }
             Deferred::Evict(actor, until, reason) => (actor, until, BlockedOn::Eviction(reason)),
@@ -45,7 +45,7 @@ pub fn block_actors(
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.waiting.insert(actor, wait);
     }
-    (said, not_admitted)
+    (messages, not_admitted)
 }
 
 /// A refusal that is not recorded yet.
@@ -67,7 +67,7 @@ pub fn by_node(
     actors: &[ActorName],
     known: &[Refusal],
 ) -> (Vec<NewRefusal>, String) {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     let refused = refused.into_iter().filter_map(|it| {
         let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
         let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
@@ -80,11 +80,11 @@ pub fn by_node(
         if known.iter().any(|known| known.key == about) {
             return None;
         }
-        said.push(words);
+        messages.push(words);
         Some(NewRefusal { key: about, actor: it.actor, reason: it.reason, expires })
     });
     let refused = refused.collect();
-    (refused, said.join("; "))
+    (refused, messages.join("; "))
 }
 
 /// Writes refusals into the Placement's status; they are facts for the next plan.

@@ -17,11 +17,11 @@ const KEPT: usize = 10;
 
 /// What a `ControllerRevision` holds: templates by group, then by kind.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-struct State {
+struct RevisionData {
     templates: BTreeMap<String, BTreeMap<String, PodTemplateSpec>>,
 }
 
-impl State {
+impl RevisionData {
     fn of(application: &ActorApplication) -> Self {
         let ways = |group: &ActorGroup| {
             let ways = group.implementations.iter();
@@ -57,7 +57,7 @@ pub fn hash(template: &impl Serialize) -> String {
 
 /// The revision of the present templates.
 pub fn newest(application: &ActorApplication) -> ControllerRevision {
-    let state = State::of(application);
+    let state = RevisionData::of(application);
     let name = format!("{}-{}", application.name_any(), hash(&state));
     ControllerRevision {
         metadata: metadata(application, name),
@@ -81,8 +81,8 @@ impl Revisions {
 
     /// Groups and kinds whose template is in no revision.
     pub fn unknown(&self, application: &ActorApplication) -> Vec<(String, String)> {
-        let known: Vec<State> = self.0.iter().map(|revision| State::read(revision)).collect();
-        let newest = State::of(application);
+        let known: Vec<RevisionData> = self.0.iter().map(|revision| RevisionData::read(revision)).collect();
+        let newest = RevisionData::of(application);
         let ways = newest.templates.iter().flat_map(|(group, ways)| ways.iter().map(move |way| (group, way)));
         let is_new = |(group, (kind, template)): &(&String, (&String, &PodTemplateSpec))| {
             !known.iter().any(|state| {
@@ -99,7 +99,8 @@ impl Revisions {
     /// The manifest with the templates of this revision, as far as it has them.
     pub fn with_templates_of(&self, name: Option<&str>, application: &ActorApplication) -> ActorApplication {
         let mut application = application.clone();
-        let Some(state) = name.and_then(|name| self.named(name)).map(|found| State::read(found)) else {
+        let Some(state) = name.and_then(|name| self.named(name)).map(|found| RevisionData::read(found))
+        else {
             return application;
         };
         for group in &mut application.spec.actors {
@@ -132,8 +133,8 @@ type ByWay = BTreeMap<String, BTreeMap<String, String>>;
 impl Hashes {
     /// Those of the manifest and of the first revision.
     pub fn of(application: &ActorApplication, kept: &Revisions) -> Self {
-        let first = kept.0.first().map(|first| State::read(first).hashes()).unwrap_or_default();
-        Self { newest: State::of(application).hashes(), first }
+        let first = kept.0.first().map(|first| RevisionData::read(first).hashes()).unwrap_or_default();
+        Self { newest: RevisionData::of(application).hashes(), first }
     }
 
     /// Whether a pod of a group, on a unit of this kind, has another template than the manifest.
@@ -175,8 +176,9 @@ mod tests {
 
     fn pod_of(image: Option<&str>) -> Pod {
         let mut pod = Pod::default();
-        let hash =
-            image.map(|image| State::of(&application(&format!("a={image}"), 1)).hashes()["a"]["cpu"].clone());
+        let hash = image.map(|image| {
+            RevisionData::of(&application(&format!("a={image}"), 1)).hashes()["a"]["cpu"].clone()
+        });
         pod.metadata.labels = hash.map(|hash| [(labels::TEMPLATE_HASH.to_owned(), hash)].into());
         pod
     }

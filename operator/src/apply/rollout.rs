@@ -33,13 +33,13 @@ impl Rollout {
         let known = ctx.caches.application(&ApplicationKey::of(application));
         let known = known.filter(|known| known.uid() == application.uid());
         let status = known.as_deref().unwrap_or(application).status.as_ref();
-        let said = status.and_then(|status| status.revision.clone()).unwrap_or_default();
+        let reported = status.and_then(|status| status.revision.clone()).unwrap_or_default();
         let revisions = ctx.owned_resources.revisions(application);
         Self {
             hashes: Hashes::of(application, &revisions),
             revisions,
             newest: newest(application).name_any(),
-            current: said.current,
+            current: reported.current,
         }
     }
 

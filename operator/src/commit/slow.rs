@@ -37,17 +37,17 @@ mod tests {
 
     /// `b` a commit is slow, `e` it ended, `w` a write begins, `?` it ends: whether a slow commit overlapped.
     fn beside(text: &str) -> String {
-        let (late, mut finished) = (SlowCommits::default(), 0);
-        let mut said = String::new();
+        let (commits, mut finished) = (SlowCommits::default(), 0);
+        let mut answers = String::new();
         for letter in text.chars() {
             match letter {
-                'b' => late.begin(),
-                'e' => late.finish(),
-                'w' => finished = late.finished(),
-                _ => said.push(if late.any_since(finished) { 'y' } else { 'n' }),
+                'b' => commits.begin(),
+                'e' => commits.finish(),
+                'w' => finished = commits.finished(),
+                _ => answers.push(if commits.any_since(finished) { 'y' } else { 'n' }),
             }
         }
-        said
+        answers
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::commit::locks::CommitGuard;
 use crate::commit::revalidate::Newest;
 use crate::error::Error;
 use crate::plan::searches::LastPlanned;
-use crate::queue::solver_slots::Slot;
+use crate::queue::solver_slots::SolverSlot;
 use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
@@ -30,7 +30,7 @@ pub async fn commit(
     application: &ActorApplication,
     (key, reason): (&ApplicationKey, &DecisionReason),
     policy: &Policy,
-    (lock, mut slot, newest): (CommitGuard<'_>, Option<Slot>, &Newest),
+    (lock, mut slot, newest): (CommitGuard<'_>, Option<SolverSlot>, &Newest),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,

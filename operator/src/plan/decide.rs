@@ -15,10 +15,10 @@ use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
-use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
+use crate::plan::observe::{PlanFacts, judge, kinds, least_gain, limits, observe};
 use crate::plan::policy_rollback::roll_back;
 use crate::plan::runtime_requests;
-use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare, catch_panic};
+use crate::plan::searches::{FinishedSearch, LastPlanned, Manifest, SearchState, TimeShare, catch_panic};
 use crate::plan::share::share;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
@@ -76,56 +76,56 @@ async fn decide_under(
     let mut attempt = 0;
     match ctx.planner.take_search(key, &Manifest::of(application)) {
         // Runtime requests do not wait for a running search.
-        Search::Running { .. } if only_requests => outcome.searching = true,
-        Search::Running { .. } => {
+        SearchState::Running { .. } if only_requests => outcome.searching = true,
+        SearchState::Running { .. } => {
             outcome.searching = true;
             keep_mark();
             return Ok(());
         }
-        Search::Done(found) if found.is_for(application) && found.policy == *policy => {
+        SearchState::Done(found) if found.is_for(application) && found.policy == *policy => {
             attempt = found.attempt + 1;
             if Box::pin(commit_or_keep(found, policy, application, (key, dirty), ctx, outcome)).await? {
                 return Ok(());
             }
             ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
         }
-        Search::Done(_) | Search::None => {}
+        SearchState::Done(_) | SearchState::None => {}
     }
     // Improvements are searched only while no foreground search waits.
     let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_for_background());
-    let again = before.facts.resume_search.filter(|look| has_time && look.is_due(moment()));
-    let chances = ctx.caches.freed_counter(key, kinds(application).into_iter());
-    let turn = has_time && ctx.caches.take_background_turn(key);
+    let resume = before.facts.resume_search.filter(|resume| has_time && resume.is_due(moment()));
+    let freed_counter = ctx.caches.freed_counter(key, kinds(application).into_iter());
+    let background_slot = has_time && ctx.caches.take_background_slot(key);
     let needs_check = dirty || attempt > 0 || before.generation != generation;
-    if !needs_check && outcome.decision.is_some() && again.is_none() && !turn {
+    if !needs_check && outcome.decision.is_some() && resume.is_none() && !background_slot {
         before.put_off(key, ctx);
         return Ok(());
     }
-    let request = |world, look, again| {
+    let request = |world, basis, resume| {
         let (policy, application) = (policy.clone(), application.clone());
-        SearchRequest { policy, application, world, look, again, attempt }
+        SearchRequest { policy, application, world, basis, resume, attempt }
     };
     // Without a Placement the cause is known, and a waiting search takes its snapshot when it gets a slot.
     if !only_requests && outcome.decision.is_none() && !application.spec.paused && is_busy {
-        let look = before.before_search(generation, (chances, turn));
+        let basis = before.before_search(generation, (freed_counter, background_slot));
         outcome.searching = true;
-        start_search(ctx, key, PlanReason::Undecided, request(None, look, again));
+        start_search(ctx, key, PlanReason::Undecided, request(None, basis, resume));
         return Ok(());
     }
     let growth_counter = ctx.caches.growth_counter();
-    let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
+    let (world, PlanFacts { mut facts, infeasible }) =
+        observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.warnings);
-    (look.facts.freed_counter, look.facts.background_slot) = (chances, turn);
-    (look.facts.generation, look.facts.resume_search) = (generation.unwrap_or(0), before.facts.resume_search);
+    (facts.freed_counter, facts.background_slot) = (freed_counter, background_slot);
+    (facts.generation, facts.resume_search) = (generation.unwrap_or(0), before.facts.resume_search);
     let last_facts = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
-    let why =
-        control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
-    let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
+    let why = control::plan_reason(last_facts, &facts, &wanted, decision.as_ref(), &infeasible, moment());
+    let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &facts, outcome));
     let now = LastPlanned {
         generation,
-        facts: look.facts,
-        infeasible: look.infeasible,
+        facts,
+        infeasible,
         growth_counter,
         notes: world.warnings.clone(),
         proposed: before.proposed,
@@ -136,7 +136,7 @@ async fn decide_under(
             of,
             (decision.as_ref(), &wanted),
             known.as_ref(),
-            (&world, again),
+            (&world, resume),
             now,
             outcome,
         )
@@ -162,9 +162,9 @@ async fn decide_under(
     if why.is_background() {
         ctx.caches.triggers().background_started(key, moment());
     }
-    let again = again.filter(|_| before.facts.digest == now.facts.digest);
+    let resume = resume.filter(|_| before.facts.digest == now.facts.digest);
     outcome.searching = true;
-    start_search(ctx, key, why, request(Some(world), now, again));
+    start_search(ctx, key, why, request(Some(world), now, resume));
     Ok(())
 }
 
@@ -173,7 +173,7 @@ async fn keep_decision(
     (policy, key, ctx): (&Policy, &ApplicationKey, &Context),
     (decision, wanted): (Option<&control::Decision>, &control::DesiredState),
     before: Option<&LastPlanned>,
-    (world, again): (&AssembledSnapshot, Option<ResumeSearch>),
+    (world, resume): (&AssembledSnapshot, Option<ResumeSearch>),
     mut now: LastPlanned,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
@@ -194,7 +194,7 @@ async fn keep_decision(
         now.facts = now.facts.merge_pressure(&before.facts);
     }
     // The search resumes postponed if the snapshot has changed.
-    now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
+    now.facts.resume_search = resume.map(|resume| resume.postponed(moment())).or(now.facts.resume_search);
     ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
     ctx.planner.set_last_planned(key, Some(now));
     Ok(())
@@ -232,8 +232,8 @@ fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx:
 impl LastPlanned {
     /// Postpones a resumed search whose time is needed by others.
     fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
-        if let Some(look) = self.facts.resume_search.as_mut().filter(|look| look.is_due(moment())) {
-            *look = look.postponed(moment());
+        if let Some(resume) = self.facts.resume_search.as_mut().filter(|resume| resume.is_due(moment())) {
+            *resume = resume.postponed(moment());
             ctx.planner.set_last_planned(key, Some(self));
         }
     }
@@ -245,8 +245,8 @@ struct SearchRequest {
     application: ActorApplication,
     /// The snapshot, unless the search waits for a slot first.
     world: Option<Arc<AssembledSnapshot>>,
-    look: LastPlanned,
-    again: Option<ResumeSearch>,
+    basis: LastPlanned,
+    resume: Option<ResumeSearch>,
     /// How many of its plans were overtaken.
     attempt: u32,
 }
@@ -255,12 +255,12 @@ struct SearchRequest {
 fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, request: SearchRequest) {
     let stop = Arc::new(AtomicBool::new(false));
     let manifest = Manifest::of(&request.application);
-    ctx.planner.set_search(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
+    ctx.planner.set_search(key, SearchState::Running { manifest: manifest.clone(), stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
-        let SearchRequest { policy, application, world, mut look, again, attempt } = request;
+        let SearchRequest { policy, application, world, mut basis, resume, attempt } = request;
         let rank = Rank::of(&application, &ctx.caches.index()).background(why.is_background());
-        let number = again.map_or(0, |look| look.attempt);
+        let resumed = resume.map_or(0, |resume| resume.attempt);
         let others = Arc::new(ctx.planner.time_share(why));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {
             (slot, world)
@@ -273,17 +273,17 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
         let plan = async {
             let world = match world {
                 Some(world) => world,
-                None => refresh_snapshot((&application, &key), &policy, &mut look, &ctx).await?,
+                None => refresh_snapshot((&application, &key), &policy, &mut basis, &ctx).await?,
             };
             let found =
-                search((&key, &world), &policy, (number, &others), why, (stop, &yielded), &ctx).await?;
+                search((&key, &world), &policy, (resumed, &others), why, (stop, &yielded), &ctx).await?;
             Ok((world, found))
         };
         let plan = catch_panic(plan).await;
         let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
         ctx.planner.finish_search(
             key,
-            SearchResult { manifest, why, policy, basis: look, resume: again, attempt, yielded, plan, slot },
+            FinishedSearch { manifest, why, policy, basis, resume, attempt, yielded, plan, slot },
         );
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
@@ -298,22 +298,12 @@ async fn refresh_snapshot(
 ) -> Result<Arc<AssembledSnapshot>, Error> {
     let decision = ctx.caches.decision(key)?;
     last_facts.growth_counter = ctx.caches.growth_counter();
-    let (world, Observation { facts, infeasible }) =
+    let (world, PlanFacts { facts, infeasible }) =
         observe(ctx, application, policy, decision.as_deref()).await?;
-    let control::PlanInputs {
-        generation,
-        freed_counter: chances,
-        background_slot: turn,
-        resume_search: second_look,
-        ..
-    } = last_facts.facts;
-    last_facts.facts = control::PlanInputs {
-        generation,
-        freed_counter: chances,
-        background_slot: turn,
-        resume_search: second_look,
-        ..facts
-    };
+    let control::PlanInputs { generation, freed_counter, background_slot, resume_search, .. } =
+        last_facts.facts;
+    last_facts.facts =
+        control::PlanInputs { generation, freed_counter, background_slot, resume_search, ..facts };
     last_facts.infeasible = infeasible;
     last_facts.notes.clone_from(&world.warnings);
     Ok(world)
@@ -323,7 +313,7 @@ async fn refresh_snapshot(
 ///
 /// Events that marked the application meanwhile are kept for a later run.
 async fn commit_or_keep(
-    found: Box<SearchResult>,
+    found: Box<FinishedSearch>,
     policy: &Policy,
     application: &ActorApplication,
     (key, dirty): (&ApplicationKey, bool),
@@ -335,7 +325,7 @@ async fn commit_or_keep(
     if matches!(committed, Err(Error::Overtaken))
         && let Some(kept) = kept
     {
-        ctx.planner.set_search(key, Search::Done(Box::new(kept)));
+        ctx.planner.set_search(key, SearchState::Done(Box::new(kept)));
     }
     if dirty && committed.as_ref().map_or_else(Error::is_reported, |is_done| *is_done) {
         ctx.caches.mark_dirty(key);
@@ -345,19 +335,21 @@ async fn commit_or_keep(
 
 /// Commits a search result, or its feasible part in the latest snapshot; returns whether planning is complete.
 async fn commit_result(
-    found: SearchResult,
+    found: FinishedSearch,
     policy: &Policy,
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let SearchResult { why, basis: mut now, resume: again, attempt, yielded, plan, slot, .. } = found;
+    let FinishedSearch { why, basis: mut now, resume, attempt, yielded, plan, slot, .. } = found;
     let (world, plan) = plan?;
-    now.facts.resume_search = match again {
+    now.facts.resume_search = match resume {
         // It had no time: the same search resumes postponed.
-        Some(look) if yielded => Some(look.postponed(moment())),
-        _ => (plan.stopped_by == StoppedBy::Deadline).then(|| ResumeSearch::after(again, moment())).flatten(),
+        Some(resume) if yielded => Some(resume.postponed(moment())),
+        _ => {
+            (plan.stopped_by == StoppedBy::Deadline).then(|| ResumeSearch::after(resume, moment())).flatten()
+        }
     };
     if application.spec.paused {
         now.proposed = Some(proposal(&world.snapshot, &plan));
@@ -393,12 +385,12 @@ async fn commit_result(
 
 /// Runs the search on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
-/// A resumed search on the same snapshot has the number `look`, from 1, and another seed. It shares the time with `others`,
+/// A resumed search on the same snapshot has the number `resumed`, from 1, and another seed. It shares the time with `others`,
 /// including those that arrive meanwhile. A background search stops for a foreground one and has then yielded.
 pub async fn search(
     (key, world): (&ApplicationKey, &Arc<AssembledSnapshot>),
     policy: &Policy,
-    (look, others): (u32, &Arc<TimeShare>),
+    (resumed, others): (u32, &Arc<TimeShare>),
     why: PlanReason,
     (stop, yielded): (Arc<AtomicBool>, &Arc<AtomicBool>),
     ctx: &Context,
@@ -409,7 +401,7 @@ pub async fn search(
     let (others, post_search, solver_slots) =
         (others.clone(), ctx.planner.post_search.clone(), ctx.solver_slots.clone());
     let (world, silent, yielded) = (world.clone(), ctx.caches.index().is_mass_outage(), yielded.clone());
-    let seed = ctx.planning.seed.wrapping_add(u64::from(look));
+    let seed = ctx.planning.seed.wrapping_add(u64::from(resumed));
     let judge = judge(policy);
     let span = tracing::Span::current();
     let least = least_gain(why, &world, policy);

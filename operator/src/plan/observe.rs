@@ -22,7 +22,7 @@ pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
 }
 
 /// Facts about a snapshot that decide whether a plan is due.
-pub struct Observation {
+pub struct PlanFacts {
     pub facts: control::PlanInputs,
     pub infeasible: BTreeSet<String>,
 }
@@ -68,7 +68,7 @@ pub async fn infeasible(
 ) -> Result<BTreeSet<String>, Error> {
     let rollout = Rollout::of(application, ctx);
     let (caches, application, decided) = (ctx.caches.clone(), application.clone(), decided.clone());
-    let look = move || {
+    let compute = move || {
         let (plain, key) = (Policy::builtin("units"), ApplicationKey::of(&application));
         let (index, now) = (caches.index(), Timestamp::now());
         Ok(match world::assemble(&index, &key, &plain, now) {
@@ -76,20 +76,20 @@ pub async fn infeasible(
             Err(_) => world::infeasible_without_plan(&index, &rollout.last_good(&application), &decided, now),
         })
     };
-    run_blocking(&ctx.reconcile_permits, look).await
+    run_blocking(&ctx.reconcile_permits, compute).await
 }
 
 /// Runs a computation on a blocking thread once a permit is available.
 pub async fn run_blocking<T: Send + 'static>(
     cores: &Semaphore,
-    look: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    compute: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let span = tracing::Span::current();
     let one = cores.acquire().await.map_err(|e| Error::Search(e.to_string()))?;
-    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
-    let seen = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || span.in_scope(compute));
+    let result = task.await.map_err(|e| Error::Search(e.to_string()))?;
     drop(one);
-    seen
+    result
 }
 
 /// The snapshot of an application, with the facts for planning.
@@ -98,16 +98,16 @@ pub async fn observe(
     application: &ActorApplication,
     policy: &Policy,
     decision: Option<&Placement>,
-) -> Result<(Arc<AssembledSnapshot>, Observation), Error> {
+) -> Result<(Arc<AssembledSnapshot>, PlanFacts), Error> {
     let (caches, application) = (ctx.caches.clone(), application.clone());
     let (policy, decision) = (policy.clone(), decision.map(world::decision));
-    let look = move || {
-        let look =
+    let compute = move || {
+        let observation =
             world::observe(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
-        let world::Observation { assembled: world, inputs: facts, infeasible } = look;
-        Ok((Arc::new(world), Observation { facts, infeasible }))
+        let world::Observation { assembled: world, inputs: facts, infeasible } = observation;
+        Ok((Arc::new(world), PlanFacts { facts, infeasible }))
     };
-    run_blocking(&ctx.snapshot_permits, look).await
+    run_blocking(&ctx.snapshot_permits, compute).await
 }
 
 /// The least gain of the moves of a plan that are not necessary.

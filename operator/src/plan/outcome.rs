@@ -11,7 +11,7 @@ use world::ApplicationKey;
 use crate::apply::history::pauses;
 use crate::commit::elective::{percent, whole};
 use crate::error::Error;
-use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::plan::load::search::{LoadSearch, MoverService};
 use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 

@@ -12,7 +12,7 @@ use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::runtime::reflector::ObjectRef;
 use world::ApplicationKey;
 
-use crate::plan::searches::{LastPlanned, Manifest, PostSearchTime, Search, SearchResult, TimeShare};
+use crate::plan::searches::{FinishedSearch, LastPlanned, Manifest, PostSearchTime, SearchState, TimeShare};
 use crate::status::report::Outcome;
 use crate::watch::caches::{Requests, object_ref};
 
@@ -31,7 +31,7 @@ struct PlannerState {
     /// Whether it is being planned.
     in_progress: bool,
     /// Its search, or the result that is not committed yet.
-    search: Search,
+    search: SearchState,
     /// What it was last planned from.
     last_planned: Option<LastPlanned>,
 }
@@ -53,7 +53,7 @@ pub struct Receivers {
     /// Applications to plan.
     pub to_plan: UnboundedReceiver<ApplicationKey>,
     /// Applications whose search ended.
-    pub settles: UnboundedReceiver<ApplicationKey>,
+    pub finished_searches: UnboundedReceiver<ApplicationKey>,
     /// Applications to reconcile.
     pub planned: UnboundedReceiver<ObjectRef<ActorApplication>>,
 }
@@ -62,11 +62,11 @@ impl Planner {
     /// An empty queue.
     pub fn new() -> (Self, Receivers) {
         let (queue, to_plan) = mpsc::unbounded();
-        let (finished, settles) = mpsc::unbounded();
+        let (finished, finished_searches) = mpsc::unbounded();
         let (requeues, planned) = mpsc::unbounded();
         let (foreground, post_search) = (Arc::default(), Arc::default());
         let new = Self { states: Mutex::default(), foreground, post_search, queue, finished, requeues };
-        (new, Receivers { to_plan, settles, planned })
+        (new, Receivers { to_plan, finished_searches, planned })
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<ApplicationKey, PlannerState>> {
@@ -95,7 +95,7 @@ impl Planner {
     pub fn record(&self, key: &ApplicationKey, mut outcome: Outcome) {
         let mut states = self.states();
         let state = states.entry(key.clone()).or_default();
-        outcome.moved |= state.outcome.as_ref().is_some_and(|said| said.moved);
+        outcome.moved |= state.outcome.as_ref().is_some_and(|last| last.moved);
         outcome.decision = None;
         (state.retry_at, state.in_progress) = (outcome.requeue_at.take(), false);
         state.outcome = Some(outcome);
@@ -115,15 +115,15 @@ impl Planner {
 
     /// An actor was moved outside of a run, or such a move was reported.
     pub fn set_moved(&self, key: &ApplicationKey, moved: bool) {
-        if let Some(said) = self.states().get_mut(key).and_then(|state| state.outcome.as_mut()) {
-            said.moved = moved;
+        if let Some(outcome) = self.states().get_mut(key).and_then(|state| state.outcome.as_mut()) {
+            outcome.moved = moved;
         }
     }
 
     /// Whether a new outcome is to be expected.
     pub fn is_pending(&self, key: &ApplicationKey) -> bool {
         self.states().get(key).is_some_and(|state| {
-            let has_failed = state.outcome.as_ref().is_some_and(|said| said.failure.is_some());
+            let has_failed = state.outcome.as_ref().is_some_and(|outcome| outcome.failure.is_some());
             let is_to_be_tried = state.retry_at.is_some() && !has_failed;
             state.is_queued || state.in_progress || is_to_be_tried || state.search.exists()
         })
@@ -173,41 +173,42 @@ impl Planner {
     }
 
     /// Records a search that starts, or a result that is kept.
-    pub fn set_search(&self, key: &ApplicationKey, search: Search) {
+    pub fn set_search(&self, key: &ApplicationKey, search: SearchState) {
         self.states().entry(key.clone()).or_default().search = search;
     }
 
     /// Ends a search; its result is to be committed.
-    pub fn finish_search(&self, key: ApplicationKey, found: SearchResult) {
-        self.set_search(&key, Search::Done(Box::new(found)));
+    pub fn finish_search(&self, key: ApplicationKey, found: FinishedSearch) {
+        self.set_search(&key, SearchState::Done(Box::new(found)));
         // Without a receiver the process ends.
         drop(self.finished.unbounded_send(key));
     }
 
     /// Takes the result; a running search continues unless the manifest changed.
-    pub fn take_search(&self, key: &ApplicationKey, manifest: &Manifest) -> Search {
+    pub fn take_search(&self, key: &ApplicationKey, manifest: &Manifest) -> SearchState {
         let mut states = self.states();
-        let Some(state) = states.get_mut(key) else { return Search::None };
+        let Some(state) = states.get_mut(key) else { return SearchState::None };
         match &state.search {
-            Search::Running { manifest: begun, stop } => {
+            SearchState::Running { manifest: begun, stop } => {
                 stop.fetch_or(begun != manifest, Ordering::AcqRel);
-                Search::Running { manifest: begun.clone(), stop: stop.clone() }
+                SearchState::Running { manifest: begun.clone(), stop: stop.clone() }
             }
-            Search::Done(_) | Search::None => std::mem::take(&mut state.search),
+            SearchState::Done(_) | SearchState::None => std::mem::take(&mut state.search),
         }
     }
 
     /// Releases the slot of a result that could not be committed.
     pub fn release_slot(&self, key: &ApplicationKey) {
-        if let Some(Search::Done(found)) = self.states().get_mut(key).map(|state| &mut state.search) {
+        if let Some(SearchState::Done(found)) = self.states().get_mut(key).map(|state| &mut state.search) {
             found.slot = None;
         }
     }
 
     /// Drops the result of an application that cannot be planned now; a running search continues.
     pub fn discard_result(&self, key: &ApplicationKey) {
-        if let Some(search @ Search::Done(_)) = self.states().get_mut(key).map(|state| &mut state.search) {
-            *search = Search::None;
+        if let Some(search @ SearchState::Done(_)) = self.states().get_mut(key).map(|state| &mut state.search)
+        {
+            *search = SearchState::None;
         }
     }
 

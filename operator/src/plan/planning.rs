@@ -17,15 +17,15 @@ use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::{Outcome, decision_events, event};
 
-/// Interval of granting background turns.
-const TURNS: Duration = Duration::from_secs(10);
+/// Interval of granting background slots.
+const GRANT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Enqueues an application for planning if that is due.
 pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
     let now = moment();
     // Improvements wait until no foreground search waits.
     let may_improve =
-        || ctx.caches.triggers().has_background_turn(key) && !ctx.solver_slots.is_full_for_background();
+        || ctx.caches.triggers().has_background_slot(key) && !ctx.solver_slots.is_full_for_background();
     if ctx.caches.triggers().is_dirty(key) || ctx.planner.is_due(key, now) || may_improve() {
         ctx.planner.enqueue(key);
     }
@@ -103,7 +103,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
 }
 
 /// Commits a search result before the slot is handed on, however many applications wait for planning.
-pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
+pub async fn commit_finished(key: ApplicationKey, ctx: Arc<Context>) {
     plan(key.clone(), ctx.clone()).await;
     ctx.planner.release_slot(&key);
 }
@@ -120,13 +120,13 @@ async fn report_failure(application: &ActorApplication, ctx: &Context, error: &E
     }
 }
 
-/// Grants background turns to applications that may be improved; ends only with the process.
+/// Grants background slots to applications that may be improved; ends only with the process.
 pub async fn background(ctx: Arc<Context>) {
     loop {
-        tokio::time::sleep(TURNS).await;
-        let there = ctx.caches.forget_deleted();
-        ctx.planner.retain(|key| there.contains(key));
-        for key in ctx.uids.remove_gone(|key| there.contains(key)) {
+        tokio::time::sleep(GRANT_INTERVAL).await;
+        let existing = ctx.caches.forget_deleted();
+        ctx.planner.retain(|key| existing.contains(key));
+        for key in ctx.uids.remove_gone(|key| existing.contains(key)) {
             ctx.forget(&key);
         }
         if ctx.solver_slots.is_full_for_background() || ctx.solver_slots.has_foreground_demand() {
@@ -135,15 +135,15 @@ pub async fn background(ctx: Arc<Context>) {
         }
         let known = ctx.planner.freed_counters().into_iter();
         let present = known
-            .filter_map(|(key, chances)| Some((ctx.caches.application(&key)?, key, chances)))
+            .filter_map(|(key, freed_counter)| Some((ctx.caches.application(&key)?, key, freed_counter)))
             .collect::<Vec<_>>();
         let mut waiting = BTreeMap::new();
-        for (application, key, chances) in &present {
+        for (application, key, freed_counter) in &present {
             let kinds = kinds(application);
-            if ctx.caches.freed_counter(key, kinds.iter().copied()) != *chances {
+            if ctx.caches.freed_counter(key, kinds.iter().copied()) != *freed_counter {
                 waiting.insert(key.clone(), kinds);
             }
         }
-        ctx.caches.grant_background_turns(waiting, moment(), ctx.planning.slots());
+        ctx.caches.grant_background_slots(waiting, moment(), ctx.planning.slots());
     }
 }

@@ -17,7 +17,7 @@ use crate::plan::policy_versions::{self, KeptVersion, Text, check_program};
 
 /// The versions of one policy.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct PolicyVersions {
     /// The uid of its ConfigMap; absent if only versions kept in the cluster are known.
     uid: Option<String>,
     /// The namespace of its ConfigMap.
@@ -38,7 +38,7 @@ struct Known {
     enforced: bool,
 }
 
-impl Known {
+impl PolicyVersions {
     fn is_for(&self, namespace: &str) -> bool {
         self.namespaces.as_ref().is_none_or(|list| list.contains(namespace))
     }
@@ -62,7 +62,7 @@ impl Known {
 }
 
 /// The version of this policy that a plan under `policy` uses: `policy` itself, or the enforced one if it is in force.
-fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
+fn used_of(policy: &Policy, name: &str, known: &PolicyVersions) -> Option<Policy> {
     if policy.name == name {
         return Some(policy.clone().with_enforced([]));
     }
@@ -73,13 +73,13 @@ fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
 /// All policies by name.
 #[derive(Debug, Default)]
 pub struct Policies {
-    all: Mutex<BTreeMap<String, Known>>,
+    all: Mutex<BTreeMap<String, PolicyVersions>>,
     /// Notified when there are versions to keep in the cluster, or to delete.
     pub changed: Notify,
 }
 
 impl Policies {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PolicyVersions>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Policies {
 
     /// Proven versions that the cluster does not keep yet, in these ConfigMaps' namespace.
     pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
-        let revision = |(name, known): (&String, &Known)| {
+        let revision = |(name, known): (&String, &PolicyVersions)| {
             let number = known.last_number + 1;
             Some(policy_versions::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
         };
@@ -139,7 +139,7 @@ impl Policies {
 
     /// Kept versions that are older than the last one.
     pub fn surplus(&self) -> Vec<ObjectId> {
-        let older = |known: &Known| {
+        let older = |known: &PolicyVersions| {
             let all = known.kept.len().saturating_sub(1);
             known.kept.values().take(all).map(|version| version.id.clone()).collect::<Vec<_>>()
         };
@@ -221,17 +221,17 @@ impl Policies {
     pub fn instead_of_refused(&self, problem: &PolicyError) -> String {
         let all = self.lock();
         let known = all.get(&problem.name);
-        let Some(in_force) = known.and_then(Known::in_force) else {
+        let Some(in_force) = known.and_then(PolicyVersions::in_force) else {
             return format!("{problem}; no earlier valid version exists");
         };
-        let kept = known.and_then(Known::last_kept).filter(|version| version.policy == *in_force);
+        let kept = known.and_then(PolicyVersions::last_kept).filter(|version| version.policy == *in_force);
         let named = kept.map_or(String::new(), |it| format!(": ControllerRevision {}", it.id.name));
         format!("{problem}; the last valid version stays in force{named}")
     }
 
     fn named(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
         let all = self.lock();
-        let there = |known: &&Known| known.uid.is_some();
+        let there = |known: &&PolicyVersions| known.uid.is_some();
         match all.get(name).filter(there) {
             Some(known) if !known.is_for(namespace) => Err(Error::Policy(format!(
                 "policy {name} is not available in namespace {namespace}; choose another one, or ask an administrator to add the \

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use world::{ApplicationKey, AssembledSnapshot, Policy, SnapshotWarning};
 
 use crate::error::Error;
-use crate::queue::solver_slots::Slot;
+use crate::queue::solver_slots::SolverSlot;
 
 /// What an application was last planned from.
 #[derive(Clone, Debug, Default)]
@@ -32,11 +32,15 @@ pub struct LastPlanned {
 
 impl LastPlanned {
     /// What is known of an application whose snapshot is taken when its search gets a slot.
-    pub fn before_search(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
+    pub fn before_search(
+        self,
+        generation: Option<i64>,
+        (freed_counter, background_slot): (u64, bool),
+    ) -> Self {
         let facts = control::PlanInputs {
             generation: generation.unwrap_or(0),
-            freed_counter: chances,
-            background_slot: turn,
+            freed_counter,
+            background_slot,
             resume_search: self.facts.resume_search,
             ..control::PlanInputs::default()
         };
@@ -59,7 +63,7 @@ impl Manifest {
 }
 
 /// The result of a search.
-pub struct SearchResult {
+pub struct FinishedSearch {
     pub manifest: Manifest,
     pub why: PlanReason,
     pub policy: Policy,
@@ -71,10 +75,10 @@ pub struct SearchResult {
     /// The plan and its snapshot.
     pub plan: Result<(Arc<AssembledSnapshot>, Plan), Error>,
     /// The slot, held until the commit: no more snapshots are held than searches may run.
-    pub slot: Option<Slot>,
+    pub slot: Option<SolverSlot>,
 }
 
-impl SearchResult {
+impl FinishedSearch {
     /// Whether it belongs to the application's present manifest.
     pub fn is_for(&self, application: &ActorApplication) -> bool {
         self.manifest == Manifest::of(application)
@@ -106,17 +110,17 @@ pub async fn catch_panic<T>(search: impl Future<Output = Result<T, Error>>) -> R
 
 /// The search of one application.
 #[derive(Default)]
-pub enum Search {
+pub enum SearchState {
     /// There is none.
     #[default]
     None,
     /// Running, for this manifest; the flag stops it.
     Running { manifest: Manifest, stop: Arc<AtomicBool> },
     /// Finished.
-    Done(Box<SearchResult>),
+    Done(Box<FinishedSearch>),
 }
 
-impl Search {
+impl SearchState {
     /// Whether it runs, or has a result that is not taken.
     pub fn exists(&self) -> bool {
         !matches!(self, Self::None)

@@ -34,9 +34,9 @@ impl Rank {
 
 /// A fixed number of slots with a queue.
 #[derive(Clone)]
-pub struct SolverSlots(Arc<Mutex<State>>);
+pub struct SolverSlots(Arc<Mutex<SlotsState>>);
 
-struct State {
+struct SlotsState {
     slots: usize,
     free: usize,
     /// Slots held by background searches.
@@ -46,7 +46,7 @@ struct State {
     waiting: BTreeMap<(Rank, u64), oneshot::Sender<()>>,
 }
 
-impl State {
+impl SlotsState {
     /// Whether a slot is available; background searches leave one free if there are several.
     fn has_slot(&self, background: bool) -> bool {
         self.free > 0 && (!background || self.background < self.slots.saturating_sub(1).max(1))
@@ -64,7 +64,7 @@ impl State {
 }
 
 /// A slot, handed to the next waiter on drop.
-pub struct Slot {
+pub struct SolverSlot {
     solver_slots: SolverSlots,
     background: bool,
 }
@@ -72,7 +72,7 @@ pub struct Slot {
 impl SolverSlots {
     /// A queue for this many slots.
     pub fn new(slots: usize) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(SlotsState {
             slots,
             free: slots,
             background: 0,
@@ -81,16 +81,16 @@ impl SolverSlots {
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, background: bool) -> Slot {
-        Slot { solver_slots: self.clone(), background }
+    fn slot(&self, background: bool) -> SolverSlot {
+        SolverSlot { solver_slots: self.clone(), background }
     }
 
     /// A slot, if one is available without waiting.
-    pub fn try_acquire(&self, rank: &Rank) -> Option<Slot> {
+    pub fn try_acquire(&self, rank: &Rank) -> Option<SolverSlot> {
         let mut state = self.state();
         state.has_slot(rank.background).then(|| state.take(rank.background))?;
         Some(self.slot(rank.background))
@@ -114,7 +114,7 @@ impl SolverSlots {
     }
 
     /// Waits for a slot.
-    pub async fn acquire(&self, rank: Rank) -> Slot {
+    pub async fn acquire(&self, rank: Rank) -> SolverSlot {
         let background = rank.background;
         let granted = {
             let mut state = self.state();
@@ -151,7 +151,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl Drop for Slot {
+impl Drop for SolverSlot {
     fn drop(&mut self) {
         let mut state = self.solver_slots.state();
         state.give_back(self.background);
@@ -187,7 +187,7 @@ mod tests {
     fn served(come: &str) -> String {
         let solver_slots = SolverSlots::new(1);
         let first = solver_slots.acquire(rank("first:0:0")).now_or_never().unwrap();
-        let mut waiting: Vec<(&str, LocalBoxFuture<'_, Slot>)> =
+        let mut waiting: Vec<(&str, LocalBoxFuture<'_, SolverSlot>)> =
             come.split(' ').map(|text| (text, solver_slots.acquire(rank(text)).boxed_local())).collect();
         for (_, granted) in &mut waiting {
             assert!(granted.now_or_never().is_none());
@@ -226,7 +226,7 @@ mod tests {
         for (slots, background) in [(1, 1), (2, 1), (3, 2)] {
             let solver_slots = SolverSlots::new(slots);
             let leisure = |number: usize| rank(&format!("l{number}:0:0:leisure"));
-            let held: Vec<Slot> =
+            let held: Vec<SolverSlot> =
                 (0..background).map(|number| solver_slots.try_acquire(&leisure(number)).unwrap()).collect();
             assert!(solver_slots.is_full_for_background() && solver_slots.try_acquire(&leisure(9)).is_none());
             assert_eq!(

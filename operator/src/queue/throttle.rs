@@ -119,22 +119,22 @@ impl Expectations {
     /// Removes starts of pods that were just created; returns when the first expectation expires.
     pub fn drop_expected(
         &self,
-        steps: &mut Vec<Action>,
-        seen: &ObservedState,
+        actions: &mut Vec<Action>,
+        observed: &ObservedState,
         now: Moment,
     ) -> Option<Moment> {
         let mut expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for instance in seen.instances.values().filter(|instance| instance.pod.is_some()) {
+        for instance in observed.instances.values().filter(|instance| instance.pod.is_some()) {
             expected.remove(&instance.id.uid);
         }
-        let awaited = |step: &Action| match step {
+        let awaited = |action: &Action| match action {
             Action::StartPod { instance, .. } => {
                 expected.get(&instance.uid).map(|at| *at + EXPECTATION_TIMEOUT).filter(|until| now < *until)
             }
             _ => None,
         };
-        let first = steps.iter().filter_map(awaited).min();
-        steps.retain(|step| awaited(step).is_none());
+        let first = actions.iter().filter_map(awaited).min();
+        actions.retain(|action| awaited(action).is_none());
         first
     }
 }
@@ -164,11 +164,11 @@ mod tests {
                     control::Instance { id: id(uid), terminating: false, requested: false, pod: pod.clone() };
                 ((*uid).to_owned(), one)
             };
-            let seen =
+            let observed =
                 ObservedState { instances: there.iter().map(instance).collect(), ..ObservedState::default() };
-            let mut steps = ["a", "b", "c"].map(start).to_vec();
-            let next = expected.drop_expected(&mut steps, &seen, at(now));
-            let actors = steps.iter().map(|step| match step {
+            let mut actions = ["a", "b", "c"].map(start).to_vec();
+            let next = expected.drop_expected(&mut actions, &observed, at(now));
+            let actors = actions.iter().map(|action| match action {
                 Action::StartPod { actor, .. } => actor.as_str(),
                 _ => "",
             });

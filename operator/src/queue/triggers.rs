@@ -28,7 +28,7 @@ pub struct Waiting {
     pub unplaced: Vec<(String, ResourceAmounts)>,
 }
 
-/// Dirty marks, waiting applications and background turns.
+/// Dirty marks, waiting applications and background slots.
 #[derive(Default)]
 pub struct ReplanTriggers {
     dirty: BTreeSet<ApplicationKey>,
@@ -54,12 +54,12 @@ pub struct ReplanTriggers {
     last_freed: BTreeMap<String, Moment>,
     /// Those of them that the application freed itself.
     own_freed: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
-    /// Since when an application waits for a background turn.
+    /// Since when an application waits for a background slot.
     background_since: BTreeMap<ApplicationKey, Moment>,
-    /// The last background turn of an application.
+    /// The last background slot of an application.
     last_background: BTreeMap<ApplicationKey, Moment>,
-    /// Applications with an unused background turn.
-    has_background_turn: BTreeSet<ApplicationKey>,
+    /// Applications with an unused background slot.
+    has_background_slot: BTreeSet<ApplicationKey>,
 }
 
 /// Unit capacities below which an application would be overloaded.
@@ -118,7 +118,7 @@ impl ReplanTriggers {
         self.dirty.remove(key);
         self.in_planning.remove(key);
         self.yielding_since.remove(key);
-        self.has_background_turn.remove(key);
+        self.has_background_slot.remove(key);
         self.own_freed.remove(key);
         self.last_background.remove(key);
         self.background_since.remove(key);
@@ -128,7 +128,7 @@ impl ReplanTriggers {
 
     /// Drops all other applications.
     pub fn keep(&mut self, there: &BTreeSet<ApplicationKey>) {
-        let known = (self.dirty.iter().chain(&self.in_planning).chain(&self.has_background_turn))
+        let known = (self.dirty.iter().chain(&self.in_planning).chain(&self.has_background_slot))
             .chain(self.yielding_since.keys().chain(self.own_freed.keys()).chain(self.last_background.keys()))
             .chain(self.background_since.keys().chain(self.waiting.keys()))
             .chain(self.unplaced.keys().chain(self.guarded.keys()));
@@ -229,8 +229,8 @@ impl ReplanTriggers {
         kinds.map(of_kind).sum()
     }
 
-    /// Grants background turns to applications for which a unit of their kinds was freed.
-    pub fn grant_background_turns(
+    /// Grants background slots to applications for which a unit of their kinds was freed.
+    pub fn grant_background_slots(
         &mut self,
         mut waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
         now: Moment,
@@ -250,25 +250,25 @@ impl ReplanTriggers {
             control::background_slots(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
         for key in &last_background {
             self.last_background.insert(key.clone(), now);
-            self.has_background_turn.insert(key.clone());
+            self.has_background_slot.insert(key.clone());
         }
         last_background
     }
 
-    /// Records a background search; the next turn comes later.
+    /// Records a background search; the next slot comes later.
     pub fn background_started(&mut self, key: &ApplicationKey, now: Moment) {
         self.last_background.insert(key.clone(), now);
-        self.has_background_turn.remove(key);
+        self.has_background_slot.remove(key);
     }
 
-    /// Whether it has an unused background turn.
-    pub fn has_background_turn(&self, key: &ApplicationKey) -> bool {
-        self.has_background_turn.contains(key)
+    /// Whether it has an unused background slot.
+    pub fn has_background_slot(&self, key: &ApplicationKey) -> bool {
+        self.has_background_slot.contains(key)
     }
 
-    /// Takes the background turn.
-    pub fn take_background_turn(&mut self, key: &ApplicationKey) -> bool {
-        self.has_background_turn.remove(key)
+    /// Takes the background slot.
+    pub fn take_background_slot(&mut self, key: &ApplicationKey) -> bool {
+        self.has_background_slot.remove(key)
     }
 
     /// Applications with unplaced actors.
@@ -362,28 +362,28 @@ mod tests {
     }
 
     #[test]
-    fn a_background_search_delays_the_next_turn() {
+    fn a_background_search_delays_the_next_slot() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
         let mut triggers = ReplanTriggers::default();
         let start = Duration::from_secs(1000);
         triggers.background_started(&key("a"), start);
         let both = || [key("a"), key("b")].map(|key| (key, BTreeSet::new())).into();
         let early = start + control::BACKGROUND_INTERVAL / 2;
-        assert_eq!(triggers.grant_background_turns(both(), early, 9), [key("b")]);
-        assert!(triggers.take_background_turn(&key("b")) && !triggers.has_background_turn(&key("a")));
+        assert_eq!(triggers.grant_background_slots(both(), early, 9), [key("b")]);
+        assert!(triggers.take_background_slot(&key("b")) && !triggers.has_background_slot(&key("a")));
         let late = start + control::BACKGROUND_INTERVAL;
-        assert_eq!(triggers.grant_background_turns(both(), late, 9), [key("a")]);
-        // A resumed search uses up the turn.
+        assert_eq!(triggers.grant_background_slots(both(), late, 9), [key("a")]);
+        // A resumed search uses up the slot.
         triggers.background_started(&key("a"), late);
-        assert!(!triggers.has_background_turn(&key("a")));
-        assert_eq!(triggers.grant_background_turns(both(), late, 9), []);
+        assert!(!triggers.has_background_slot(&key("a")));
+        assert_eq!(triggers.grant_background_slots(both(), late, 9), []);
     }
 
-    /// Seconds with a turn, when `cpu` and `gpu` units are freed at the given times.
+    /// Seconds with a slot, when `cpu` and `gpu` units are freed at the given times.
     #[test]
-    fn a_turn_waits_until_capacity_stops_changing_up_to_a_limit() {
+    fn a_background_slot_waits_until_capacity_stops_changing_up_to_a_limit() {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
-        for (comes, expected) in [
+        for (events, expected) in [
             ("", Some(0)),
             ("cpu@0", Some(10)),
             ("cpu@0 gpu@3", Some(13)),
@@ -391,16 +391,16 @@ mod tests {
             ("cpu@0 gpu@9 gpu@18 cpu@27 cpu@36 gpu@45 gpu@54 cpu@63 cpu@72 gpu@81", Some(60)),
         ] {
             let mut triggers = ReplanTriggers::default();
-            let turn = (0..100).find(|second| {
-                for (kind, at) in comes.split(' ').filter_map(|come| come.split_once('@')) {
+            let slot = (0..100).find(|second| {
+                for (kind, at) in events.split(' ').filter_map(|event| event.split_once('@')) {
                     if at.parse() == Ok(*second) {
                         triggers.capacity_freed(std::iter::once(kind), None, Duration::from_secs(*second));
                     }
                 }
                 let waiting = [(key.clone(), BTreeSet::from(["cpu", "gpu"]))].into();
-                !triggers.grant_background_turns(waiting, Duration::from_secs(*second), 9).is_empty()
+                !triggers.grant_background_slots(waiting, Duration::from_secs(*second), 9).is_empty()
             });
-            assert_eq!(turn, expected, "{comes}");
+            assert_eq!(slot, expected, "{events}");
         }
     }
 }

@@ -193,12 +193,12 @@ async fn assembled(admin: Admin, key: ApplicationKey, by_manifest: bool) -> Resp
     };
     let now = Timestamp::now();
     let caches = admin.caches.clone();
-    let look = move || {
+    let assemble = move || {
         let index = caches.index();
         let measured = index.measured(&key, policy.window).filter(|_| !by_manifest);
         world::assemble_measured(&index, &key, &policy, now, measured)
     };
-    let world = tokio::task::spawn_blocking(look).await;
+    let world = tokio::task::spawn_blocking(assemble).await;
     match world {
         Ok(Ok(world)) => {
             let headers = [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker};
+use control::{Backoffs, INITIAL_BACKOFF, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker};
 use crds::{ActorApplication, Placement};
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
@@ -20,7 +20,7 @@ use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
 use crate::error::Error;
 use crate::plan::judged::Mismatches;
-use crate::plan::load_report::LoadReports;
+use crate::plan::load::report::LoadReports;
 use crate::plan::planner::Planner;
 use crate::plan::policies::Policies;
 use crate::plan::searches::PlanLocks;
@@ -77,7 +77,7 @@ pub struct Context {
     /// Detects applications that were deleted and recreated under the same name.
     pub uids: UidTracker,
     /// Backoff of actors and other objects.
-    pub back_offs: Mutex<Backoffs<BackoffKey>>,
+    pub backoffs: Mutex<Backoffs<BackoffKey>>,
 }
 
 /// The application, and the actor or operation that is retried.
@@ -95,7 +95,7 @@ impl Context {
     pub fn forget(&self, key: &ApplicationKey) {
         self.planner.set_last_planned(key, None);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
+        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
         self.moves.forget(key);
         self.load_reports.remove(key);
         for kind in ["expected", "realised"] {
@@ -129,14 +129,14 @@ impl Context {
 
     /// Until when, and why, an operation is backed off.
     pub fn backoff(&self, backoff_key: &BackoffKey) -> Option<(Moment, String)> {
-        let back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.active(backoff_key, moment()).map(|held| (held.until, held.reason.clone()))
+        let backoffs = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
+        backoffs.active(backoff_key, moment()).map(|held| (held.until, held.reason.clone()))
     }
 
     /// Backs off an operation that failed, or an actor whose pod of this uid `ended`. Returns until when.
     pub fn back_off(&self, backoff_key: BackoffKey, why: &str, ended: Option<&str>) -> Moment {
-        let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.record_failure(backoff_key, why, ended, MAX_BACKOFF, moment())
+        let mut backoffs = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
+        backoffs.record_failure(backoff_key, why, ended, (INITIAL_BACKOFF, MAX_BACKOFF), moment())
     }
 
     /// Active refusals of an application; those in its Placement's status, from before a restart of the operator, are restored.

@@ -138,10 +138,10 @@ mod tests {
     async fn a_loop_without_heartbeat_is_stuck_idle_or_not() {
         let liveness = Liveness::new(Duration::from_hours(9));
         let later = Instant::now() + LOOP_LIMIT + AFTER;
-        let said = "main loop: no heartbeat for 62 s";
-        assert_eq!(liveness.stuck(later).unwrap(), said);
+        let message = "main loop: no heartbeat for 62 s";
+        assert_eq!(liveness.stuck(later).unwrap(), message);
         let working = liveness.begin();
-        assert_eq!(liveness.stuck(later).unwrap(), said);
+        assert_eq!(liveness.stuck(later).unwrap(), message);
         drop(working);
         // Heartbeats are recorded while the future is polled.
         assert!(liveness.heartbeat().now_or_never().is_none());
@@ -157,8 +157,8 @@ mod tests {
         };
         assert_eq!(liveness.stuck(later()), None, "nothing is to be done");
         let (first, second) = (liveness.begin(), liveness.begin());
-        let said = "2 reconciles are in flight, and none made progress for 182 s";
-        assert_eq!(liveness.stuck(later()).unwrap(), said);
+        let message = "2 reconciles are in flight, and none made progress for 182 s";
+        assert_eq!(liveness.stuck(later()).unwrap(), message);
         assert_eq!(liveness.stuck(Instant::now() + WORK_LIMIT / 2), None);
         drop((first, second));
         assert_eq!(liveness.stuck(later()), None, "it is done");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     /// Conditions of an Instance: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `wrong=` device, `back=`.
-    fn said(world: &str) -> String {
+    fn reported(world: &str) -> String {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let pod = field("unit").map(|unit| {
             let status = if world.contains("ready") { "True" } else { "False" };
@@ -234,8 +234,8 @@ mod tests {
             now: Timestamp::UNIX_EPOCH,
         };
         let findings = findings(pod.as_ref(), &context);
-        let said = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
-        said.collect::<Vec<_>>().join(", ")
+        let reported = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
+        reported.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether the status of an Instance at second 10 is deferred: `made=` creation of it or its pod, `was=` reported phase,
@@ -342,7 +342,7 @@ mod tests {
                  Placed=true on n/a-0, BackOff=true ended",
             ),
         ] {
-            assert_eq!(said(world), expected, "{world}");
+            assert_eq!(reported(world), expected, "{world}");
         }
     }
 

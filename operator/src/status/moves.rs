@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn steps_follow_the_pod_and_the_pause_adds_up() {
-        let (mut moves, mut said) = (Vec::new(), Vec::new());
+        let (mut moves, mut reported) = (Vec::new(), Vec::new());
         for (second, state) in [
             (1, MoveState::Decided),
             (3, MoveState::Stopping),
@@ -241,8 +241,8 @@ mod tests {
             let decision = decision("n/v", before.clone());
             moves = move_progress(&decision, &|_| state, None, at(second).0);
             let events = move_events(&transitions(&before, &moves));
-            said.extend(events.into_iter().filter_map(|event| event.note));
-            said.push(format!("{} {:?}", moves[0].step, moves[0].pause_milliseconds));
+            reported.extend(events.into_iter().filter_map(|event| event.note));
+            reported.push(format!("{} {:?}", moves[0].step, moves[0].pause_milliseconds));
         }
         let expected = [
             "Decided None",
@@ -253,7 +253,7 @@ mod tests {
             "Running Some(6000)",
             "Running Some(6000)",
         ];
-        assert_eq!(said, expected);
+        assert_eq!(reported, expected);
         assert_eq!(moves[0].expected_percent, Some(20));
     }
 
@@ -283,8 +283,8 @@ mod tests {
                 decision.spec.moves.clear();
             }
             let moves = move_progress(&decision, &|_| state, outcome, at(2).0);
-            let said = moves.first().map(|it| format!("{} {:?}", it.step, it.realised_percent));
-            assert_eq!(said.unwrap_or_default(), expected);
+            let reported = moves.first().map(|it| format!("{} {:?}", it.step, it.realised_percent));
+            assert_eq!(reported.unwrap_or_default(), expected);
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
             (0..MOVES).map(|number| Assignment { actor: name(number), ..place.clone() }).collect();
         decision.spec.moves =
             (0..MOVES).map(|number| Move { actor: name(number), ..moved.clone() }).collect();
-        let (mut running, mut said) = (0, Vec::new());
+        let (mut running, mut reported) = (0, Vec::new());
         for second in 1.. {
             // Three actors at a time, the last ones first; one of the others stops.
             running = (running + 3).min(MOVES);
@@ -314,7 +314,7 @@ mod tests {
             let status = decision.status.get_or_insert_default();
             let before = std::mem::replace(&mut status.moves, listed);
             let events = move_events(&transitions(&before, &status.moves));
-            said.extend(events.into_iter().filter_map(|event| event.note));
+            reported.extend(events.into_iter().filter_map(|event| event.note));
             if let Some(moves) = moves_without_finished(&decision) {
                 decision.spec.moves = moves;
             }
@@ -324,7 +324,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(said.len(), MOVES, "each move is reported once");
+        assert_eq!(reported.len(), MOVES, "each move is reported once");
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub fn not_ready_reason(pod: &Pod) -> Option<String> {
     if is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let said: Vec<String> = containers(pod).filter_map(of_container).collect();
-    (!said.is_empty()).then(|| said.join("; "))
+    let reported: Vec<String> = containers(pod).filter_map(of_container).collect();
+    (!reported.is_empty()).then(|| reported.join("; "))
 }
 
 /// Why no container of a pod with claims was created: the kubelet has no sandbox for it, whose devices it prepares first.
@@ -63,7 +63,7 @@ fn of_container(container: &ContainerStatus) -> Option<String> {
     let (now, before) = (container.state.as_ref(), ended(container.last_state.as_ref()));
     let waits = now.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
     let waits = waits.filter(|reason| !BEGINS.contains(reason));
-    let said = match (waits, ended(now), before) {
+    let reported = match (waits, ended(now), before) {
         (Some(reason), _, Some(before)) => format!("{reason}, last {before}"),
         (Some(reason), _, None) => reason.to_owned(),
         // An init container ends successfully before the pod is ready.
@@ -71,7 +71,7 @@ fn of_container(container: &ContainerStatus) -> Option<String> {
         (None, _, Some(before)) => format!("restarted after {before}"),
         (None, _, None) => return None,
     };
-    Some(format!("container {}: {said}", container.name))
+    Some(format!("container {}: {reported}", container.name))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// The reason for a pod of an Instance with these containers, after slimming.
-    fn said(ready: bool, containers: &Value, first: &Value) -> Option<String> {
+    fn reported(ready: bool, containers: &Value, first: &Value) -> Option<String> {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
             "status": {"conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
@@ -142,13 +142,13 @@ mod tests {
             (ended(0, "Completed"), json!({}), None),
         ] {
             let containers = json!([container("actor", &state, &last)]);
-            assert_eq!(said(false, &containers, &json!([])).as_deref(), expected, "{state} after {last}");
-            assert_eq!(said(true, &containers, &json!([])), None, "it is ready");
+            assert_eq!(reported(false, &containers, &json!([])).as_deref(), expected, "{state} after {last}");
+            assert_eq!(reported(true, &containers, &json!([])), None, "it is ready");
         }
         let both = (
             json!([container("actor", &waiting("PodInitializing"), &json!({}))]),
             json!([container("fetch", &waiting("ErrImagePull"), &json!({}))]),
         );
-        assert_eq!(said(false, &both.0, &both.1).as_deref(), Some("container fetch: ErrImagePull"));
+        assert_eq!(reported(false, &both.0, &both.1).as_deref(), Some("container fetch: ErrImagePull"));
     }
 }

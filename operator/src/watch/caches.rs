@@ -164,22 +164,22 @@ impl Caches {
         self.triggers().freed_counter(key, kinds)
     }
 
-    /// Grants background planning to the applications whose turn it is.
-    pub fn grant_background_turns(
+    /// Grants background slots, and enqueues their applications.
+    pub fn grant_background_slots(
         &self,
         waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
         now: control::Moment,
         most: usize,
     ) {
-        let turns = self.triggers().grant_background_turns(waiting, now, most);
-        for key in &turns {
+        let granted = self.triggers().grant_background_slots(waiting, now, most);
+        for key in &granted {
             self.enqueue(key);
         }
     }
 
-    /// Takes the background turn of an application.
-    pub fn take_background_turn(&self, key: &ApplicationKey) -> bool {
-        self.triggers().take_background_turn(key)
+    /// Takes the background slot of an application.
+    pub fn take_background_slot(&self, key: &ApplicationKey) -> bool {
+        self.triggers().take_background_slot(key)
     }
 
     /// The cached application.
@@ -259,10 +259,10 @@ impl Caches {
                 let before = held(&before, unit);
                 held(&after, unit) < before && index.decided_on(unit) < before
             };
-            let came = after.units.values().filter(|unit| {
+            let added = after.units.values().filter(|unit| {
                 !before.units.contains_key(&unit.id) || unit.slots.is_some() && is_left(&unit.id)
             });
-            triggers.capacity_freed(came.map(|unit| unit.kind.as_str()), None, moment());
+            triggers.capacity_freed(added.map(|unit| unit.kind.as_str()), None, moment());
             overloaded.extend(triggers.unplaced_that_fit(&before, &after, known));
             let waiting = if known || foreign || before.units != after.units {
                 self.recheck().add(index.applications_on(node).cloned());

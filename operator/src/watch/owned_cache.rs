@@ -49,12 +49,12 @@ impl OwnedObject for ControllerRevision {}
 pub struct OwnedKind<K: OwnedObject> {
     pub store: Store<K>,
     /// Objects that were created and that the watch has not delivered yet.
-    pub pending: Pending,
+    pub pending: PendingNames,
     owned: Owned,
 }
 
 /// Namespaces and names of objects.
-pub type Pending = Arc<Mutex<BTreeSet<(String, String)>>>;
+pub type PendingNames = Arc<Mutex<BTreeSet<(String, String)>>>;
 
 /// Names of objects by the uid of the controlling application.
 type Owned = Arc<Mutex<BTreeMap<String, Names>>>;
@@ -94,7 +94,7 @@ pub fn is_controlled_by(object: &impl ResourceExt, application: &ActorApplicatio
 
 impl<K: OwnedObject> OwnedKind<K> {
     fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) -> Self {
-        let (pending, owned) = (Pending::default(), Owned::default());
+        let (pending, owned) = (PendingNames::default(), Owned::default());
         let (seen, by, caches) = (pending.clone(), owned.clone(), caches.clone());
         let ours = watcher::Config::default().labels(labels::APPLICATION).page_size(PAGE);
         // Objects created before the list was requested are in it, or deleted.

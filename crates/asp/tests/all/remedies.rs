@@ -70,12 +70,12 @@ fn tell(program: &str, actors: &[&str], constraints: &Value, nodes: &[usize]) ->
     let assignment: Assignment = placed.chain(std::iter::repeat(None)).take(actors.len()).collect();
     assert_eq!(ruled.violations(&assignment), []);
     let all: Vec<ActorIx> = ActorIx::first(actors.len()).collect();
-    let whom = &all[nodes.len()..];
+    let waiting = &all[nodes.len()..];
     let unplaced = || -> Assignment { actors.iter().map(|_| None).collect() };
     assert!(!fit(&ruled, &all, &mut unplaced()), "{program}: there is room");
     let judge = judge();
     let origin = Rebuild { bare: &bare, judge: &judge };
-    let proposed = remedies(&ruled, origin, whom, &assignment, 20_000_000);
+    let proposed = remedies(&ruled, origin, waiting, &assignment, 20_000_000);
     for remedy in &proposed {
         let text = remedy.describe(&ruled);
         assert!(remedy.is_smallest, "{text}");

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::model::{Backoff, Moment};
 
-/// Delay after the first failure; it doubles with each further one.
-const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+/// Default delay after the first failure; it doubles with each further one.
+pub const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 /// Default maximum of the delay.
 pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Time without a failure after which the delay resets.
@@ -38,13 +38,13 @@ impl<K: Ord> Backoffs<K> {
     /// Records a failure and returns the end of the backoff.
     ///
     /// `ended` is the uid of the pod that ended. It counts once, however often it is observed. The first ended pod
-    /// causes no delay, as the next one may well run.
+    /// causes no delay, as the next one may well run. The delay is `first` at first, and `longest` at most.
     pub fn record_failure(
         &mut self,
         key: K,
         why: &str,
         ended: Option<&str>,
-        longest: Duration,
+        (first, longest): (Duration, Duration),
         now: Moment,
     ) -> Moment {
         self.by_key.retain(|_, tries| now < tries.backoff.until + RESET_AFTER);
@@ -57,8 +57,7 @@ impl<K: Ord> Backoffs<K> {
             tries.last_pod = Some(pod.to_owned());
         }
         let doubled = if ended.is_some() { tries.count.checked_sub(1) } else { Some(tries.count) };
-        let wait =
-            doubled.map_or(Duration::ZERO, |doubled| INITIAL_BACKOFF.saturating_mul(1 << doubled.min(10)));
+        let wait = doubled.map_or(Duration::ZERO, |doubled| first.saturating_mul(1 << doubled.min(10)));
         tries.count = tries.count.saturating_add(1);
         tries.backoff = Backoff { until: now + wait.min(longest), reason: why.to_owned() };
         tries.backoff.until
@@ -79,13 +78,15 @@ impl<K: Ord> Backoffs<K> {
 mod tests {
     use super::*;
 
+    const DEFAULT: (Duration, Duration) = (INITIAL_BACKOFF, MAX_BACKOFF);
+
     /// Delays in seconds after failures at these seconds; each is the end of a separate pod if `of_pods`.
     fn waits(of_pods: bool, failures: &[u64]) -> Vec<u64> {
-        let mut back_offs = Backoffs::default();
+        let mut backoffs = Backoffs::default();
         let wait = |at: &u64| {
             let (now, pod) = (Duration::from_secs(*at), at.to_string());
             let ended = of_pods.then_some(pod.as_str());
-            back_offs.record_failure("a", "it ended", ended, MAX_BACKOFF, now).as_secs() - at
+            backoffs.record_failure("a", "it ended", ended, DEFAULT, now).as_secs() - at
         };
         failures.iter().map(wait).collect()
     }
@@ -102,10 +103,23 @@ mod tests {
         );
     }
 
+    /// Minutes until the next attempt, after failures that each follow the delay of the one before.
+    #[test]
+    fn delays_begin_and_end_as_the_caller_asks() {
+        let (mut backoffs, mut now) = (Backoffs::default(), Duration::from_secs(1000));
+        let range = (Duration::from_mins(1), Duration::from_mins(10));
+        let mut wait = || {
+            let begun = now;
+            now = backoffs.record_failure("a", "it panicked", None, range, now);
+            now.saturating_sub(begun).as_secs() / 60
+        };
+        assert_eq!([(); 6].map(|()| wait()), [1, 2, 4, 8, 10, 10]);
+    }
+
     /// An ended pod is observed until it can be deleted.
     #[test]
     fn an_ended_pod_counts_once() {
-        let mut back_offs = Backoffs::default();
+        let mut backoffs = Backoffs::default();
         let at = Duration::from_secs;
         // (ended pod, or a refused start; time of the observation; end of the backoff)
         for (ended, now, until) in [
@@ -119,22 +133,22 @@ mod tests {
             (Some("three"), 150, 190),
             (Some("three"), 191, 190),
         ] {
-            let held = back_offs.record_failure("a", "it ended", ended, MAX_BACKOFF, at(now));
+            let held = backoffs.record_failure("a", "it ended", ended, DEFAULT, at(now));
             assert_eq!(held, at(until), "{ended:?} at {now}");
         }
-        assert_eq!(back_offs.record_failure("b", "it ended", Some("one"), MAX_BACKOFF, at(200)), at(200));
+        assert_eq!(backoffs.record_failure("b", "it ended", Some("one"), DEFAULT, at(200)), at(200));
     }
 
     #[test]
     fn backoff_applies_to_the_failed_key_only() {
-        let mut back_offs = Backoffs::default();
+        let mut backoffs = Backoffs::default();
         let at = Duration::from_secs;
-        let until = back_offs.record_failure("a", "quota", None, at(3), at(100));
+        let until = backoffs.record_failure("a", "quota", None, (INITIAL_BACKOFF, at(3)), at(100));
         assert_eq!(until, at(103), "no longer than is asked for");
-        assert_eq!(back_offs.active(&"a", at(102)).unwrap().reason, "quota");
-        assert_eq!(back_offs.active(&"a", at(103)), None);
-        assert_eq!(back_offs.active(&"b", at(102)), None);
-        back_offs.forget(|key| *key == "a");
-        assert_eq!(back_offs.active(&"a", at(102)), None, "it is gone, and another of its name begins anew");
+        assert_eq!(backoffs.active(&"a", at(102)).unwrap().reason, "quota");
+        assert_eq!(backoffs.active(&"a", at(103)), None);
+        assert_eq!(backoffs.active(&"b", at(102)), None);
+        backoffs.forget(|key| *key == "a");
+        assert_eq!(backoffs.active(&"a", at(102)), None, "it is gone, and another of its name begins anew");
     }
 }

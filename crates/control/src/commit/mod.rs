@@ -30,10 +30,10 @@ pub enum Verdict {
 
 /// Revalidates a plan against the latest snapshot before it is committed.
 ///
-/// `newest` includes the constraints that the policy derives. A conflicting plan is stale unless `settle` is set: then
+/// `newest` includes the constraints that the policy derives. A conflicting plan is stale unless `keep_partial` is set: then
 /// its valid part is kept, so that repeated conflicts cannot starve an application. Unplaced actors do not block the
 /// others. The caller renews the reasons of moves.
-pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
+pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, keep_partial: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let incumbent = newest.incumbent();
     let lost = |actor: &ActorIx| {
@@ -47,11 +47,11 @@ pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settl
             || cost.unplaced > plan.cost.unplaced;
         let worse = newest.violations(&incumbent).is_empty()
             && cost.vector(newest) > full_cost(newest, &incumbent).vector(newest);
-        if !worse && (settle || !crowded) {
+        if !worse && (keep_partial || !crowded) {
             return Verdict::Valid(Box::new(rebase_plan(planned, plan, newest, places)));
         }
     }
-    if !settle {
+    if !keep_partial {
         return Verdict::Stale;
     }
     // Running actors stay, and new ones are added as far as there is room.

@@ -29,8 +29,8 @@ pub fn only_requests_changed(
     let is_wanted = |name: &str| names.binary_search(&name).is_ok();
     let all = decision.places.keys().chain(&decision.unplaced).map(String::as_str);
     let gone = all.filter(|name| !is_wanted(name));
-    let came = names.iter().copied().filter(|name| !decided(name));
-    let mut changed = gone.chain(came).peekable();
+    let added = names.iter().copied().filter(|name| !decided(name));
+    let mut changed = gone.chain(added).peekable();
     changed.peek().is_some() && changed.all(is_asked)
 }
 

@@ -137,7 +137,7 @@ pub struct ResumeSearch {
 impl ResumeSearch {
     /// The attempt after `before`, if any is left.
     pub fn after(before: Option<Self>, now: Moment) -> Option<Self> {
-        let number = before.map_or(0, |look| look.attempt) + 1;
+        let number = before.map_or(0, |resume| resume.attempt) + 1;
         (number <= MAX_RESUMED_SEARCHES).then_some(Self { at: now + BACKGROUND_INTERVAL, attempt: number })
     }
 
@@ -221,9 +221,9 @@ pub fn plan_reason(
         return Some(PlanReason::Policy);
     }
     if let Some(before) = before.filter(|before| before.digest == now.digest) {
-        let second_look =
-            before.resume_search.filter(|look| look.is_due(at)).map(|_| PlanReason::ResumeSearch);
-        return second_look.or_else(|| capacity_freed(before, now));
+        let resume_search =
+            before.resume_search.filter(|resume| resume.is_due(at)).map(|_| PlanReason::ResumeSearch);
+        return resume_search.or_else(|| capacity_freed(before, now));
     }
     let demand = before.map_or(decision.demand.as_deref(), |before| Some(before.demand.as_str()));
     let is_first = before.is_none();
@@ -248,8 +248,8 @@ pub fn plan_reason(
         return Some(PlanReason::Overload);
     }
     // Openings may predate the first reconcile.
-    let came = || is_first && !now.openings.is_empty() || !now.openings.is_subset(&before.openings);
-    if !decision.unplaced.is_empty() && came() {
+    let has_new = || is_first && !now.openings.is_empty() || !now.openings.is_subset(&before.openings);
+    if !decision.unplaced.is_empty() && has_new() {
         return Some(PlanReason::Opening);
     }
     capacity_freed(before, now)
@@ -289,10 +289,10 @@ pub fn background_slots<K: Ord>(
     waiting.into_iter().take(most).map(|(_, key)| key).collect()
 }
 
-/// Whether a burst of freed capacity is over: the last event `came` some time ago, or the first one, `since`, is long
+/// Whether a burst of freed capacity is over: the `last` event was some time ago, or the first one, `since`, is long
 /// past.
-pub fn is_burst_over(came: Moment, since: Moment, now: Moment) -> bool {
-    now >= came + DEBOUNCE || now >= since + MAX_DEBOUNCE
+pub fn is_burst_over(last: Moment, since: Moment, now: Moment) -> bool {
+    now >= last + DEBOUNCE || now >= since + MAX_DEBOUNCE
 }
 
 /// Units on which unplaced actors could start now: with a free slot and enough resources.
@@ -371,11 +371,11 @@ impl Resources {
 pub fn requeue_after(
     now: Moment,
     refusals: &[Refusal],
-    second_look: Option<ResumeSearch>,
+    resume_search: Option<ResumeSearch>,
     failed: bool,
 ) -> Duration {
     let forgotten = refusals.iter().map(|refusal| refusal.until).filter(|until| *until > now);
-    let second_look = second_look.map(|look| look.at).filter(|_| !failed);
-    let next = forgotten.chain(second_look).min();
+    let resume_search = resume_search.map(|resume| resume.at).filter(|_| !failed);
+    let next = forgotten.chain(resume_search).min();
     next.map_or(RESYNC_PERIOD, |at| at.saturating_sub(now).clamp(MIN_REQUEUE, RESYNC_PERIOD))
 }

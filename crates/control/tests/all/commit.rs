@@ -23,9 +23,9 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> String {
 }
 
 /// The verdict on the plan for `before` in `after`.
-fn committed(before: &str, after: &str, settle: bool) -> String {
+fn committed(before: &str, after: &str, keep_partial: bool) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
-    match revalidate_plan(&before, &planned(&before), &after, settle) {
+    match revalidate_plan(&before, &planned(&before), &after, keep_partial) {
         Verdict::Valid(plan) => places(&after, &plan),
         Verdict::Partial(plan) => format!("partly {}", places(&after, &plan)),
         Verdict::Repaired(_) => "mended".to_owned(),
@@ -274,8 +274,8 @@ proptest! {
     fn committed_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
-        for settle in [false, true] {
-            let (Verdict::Valid(plan_kept) | Verdict::Partial(plan_kept)) = revalidate_plan(&before, &plan, &after, settle) else {
+        for keep_partial in [false, true] {
+            let (Verdict::Valid(plan_kept) | Verdict::Partial(plan_kept)) = revalidate_plan(&before, &plan, &after, keep_partial) else {
                 continue;
             };
             prop_assert_eq!(after.violations(&plan_kept.assignment), vec![]);

@@ -315,9 +315,9 @@ fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
 #[test]
 fn applications_are_requeued_at_the_next_expiry() {
     let look = |at: u64| Some(ResumeSearch { at: Duration::from_secs(at), attempt: 1 });
-    let check = |refusals: &[u64], second_look, failed| {
+    let check = |refusals: &[u64], resume_search, failed| {
         let refusals: Vec<Refusal> = refusals.iter().map(|&until| refusal("a", "n", until)).collect();
-        requeue_after(NOW, &refusals, second_look, failed).as_secs()
+        requeue_after(NOW, &refusals, resume_search, failed).as_secs()
     };
     let most = RESYNC_PERIOD.as_secs();
     assert_eq!(check(&[], None, false), most);

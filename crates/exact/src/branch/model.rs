@@ -86,7 +86,7 @@ struct UnaryCosts<'a, N> {
     problem: &'a Problem,
     pairs: [N; 3],
     /// By actor: preferred units, and what it costs elsewhere.
-    homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>>,
+    preferred_units: BTreeMap<ActorIx, Vec<(UnitIx, N)>>,
 }
 
 impl<'a> SupportedSnapshot<'a> {
@@ -328,15 +328,15 @@ impl Weights {
 impl<'a, N: Value> UnaryCosts<'a, N> {
     /// `None` where a weight does not fit the type.
     fn new(snapshot: &'a Snapshot, weights: &Weights) -> Option<Self> {
-        let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>> = BTreeMap::new();
+        let mut preferred_units: BTreeMap<ActorIx, Vec<(UnitIx, N)>> = BTreeMap::new();
         for (criterion, weight) in &weights.of {
             for home in criterion.measure().preferred_units(snapshot) {
                 let price = N::of(weight.checked_mul(i128::from(home.price))?)?;
-                homes.entry(home.actor).or_default().push((home.unit, price));
+                preferred_units.entry(home.actor).or_default().push((home.unit, price));
             }
         }
         let [exchanged, apart, together] = weights.pairs.map(N::of);
-        Some(Self { problem: snapshot.problem(), pairs: [exchanged?, apart?, together?], homes })
+        Some(Self { problem: snapshot.problem(), pairs: [exchanged?, apart?, together?], preferred_units })
     }
 
     fn cost(&self, actor: ActorIx, unit: UnitIx) -> N {
@@ -350,7 +350,7 @@ impl<'a, N: Value> UnaryCosts<'a, N> {
             to_number::<N>(edge.rate) * to_number(problem.exchange_cost(unit, home)) * exchanged
                 + to_number::<N>(edge.annoyance) * apart
         });
-        let missed = self.homes.get(&actor).into_iter().flatten().filter(|(home, _)| *home != unit);
+        let missed = self.preferred_units.get(&actor).into_iter().flatten().filter(|(home, _)| *home != unit);
         tied.chain(missed.map(|(_, price)| *price)).sum()
     }
 }

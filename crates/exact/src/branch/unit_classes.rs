@@ -42,7 +42,7 @@ pub(crate) struct ClassRooms {
 
 /// A limited quantity of units.
 #[derive(Clone, Copy)]
-enum Dimension {
+enum RoomDimension {
     Work,
     Slots,
     /// Of the unit.
@@ -55,13 +55,13 @@ fn quantity(of: &[(ResourceIx, i64)], resource: ResourceIx) -> i64 {
     of.iter().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
 }
 
-impl Dimension {
+impl RoomDimension {
     fn need(self, needs: &Implementation) -> i64 {
         match self {
-            Dimension::Work => needs.work,
-            Dimension::Slots => 1,
-            Dimension::Resource(resource) => quantity(&needs.requires, resource),
-            Dimension::NodeResource(resource) => quantity(&needs.node_requires, resource),
+            RoomDimension::Work => needs.work,
+            RoomDimension::Slots => 1,
+            RoomDimension::Resource(resource) => quantity(&needs.requires, resource),
+            RoomDimension::NodeResource(resource) => quantity(&needs.node_requires, resource),
         }
     }
 
@@ -73,10 +73,10 @@ impl Dimension {
     fn left(self, problem: &Problem, rooms: &Rooms, unit: UnitIx) -> i64 {
         let left = |room: &Room| room.left.max(0);
         match self {
-            Dimension::Work => left(&rooms.work[unit]),
-            Dimension::Slots => rooms.slots[unit].as_ref().map_or(i64::MAX, left),
-            Dimension::Resource(resource) => left(&rooms.units[unit][resource]),
-            Dimension::NodeResource(resource) => left(&rooms.nodes[problem.unit_node[unit]][resource]),
+            RoomDimension::Work => left(&rooms.work[unit]),
+            RoomDimension::Slots => rooms.slots[unit].as_ref().map_or(i64::MAX, left),
+            RoomDimension::Resource(resource) => left(&rooms.units[unit][resource]),
+            RoomDimension::NodeResource(resource) => left(&rooms.nodes[problem.unit_node[unit]][resource]),
         }
     }
 }
@@ -90,20 +90,20 @@ pub(crate) fn classes(
 ) -> Option<ClassRooms> {
     let problem = snapshot.problem();
     let shared = shared_nodes(problem, targets);
-    let mut dimensions: Vec<Dimension> = limits_load.then_some(Dimension::Work).into_iter().collect();
-    dimensions.push(Dimension::Slots);
-    dimensions.extend(problem.resources.positions().map(Dimension::Resource));
-    dimensions.extend(problem.resources.positions().map(Dimension::NodeResource));
-    let is_needed = |dimension: &Dimension| {
+    let mut dimensions: Vec<RoomDimension> = limits_load.then_some(RoomDimension::Work).into_iter().collect();
+    dimensions.push(RoomDimension::Slots);
+    dimensions.extend(problem.resources.positions().map(RoomDimension::Resource));
+    dimensions.extend(problem.resources.positions().map(RoomDimension::NodeResource));
+    let is_needed = |dimension: &RoomDimension| {
         problem.movable.iter().any(|&actor| {
             let units = problem.candidates(actor).iter();
             units.into_iter().any(|&unit| dimension.need_of(problem, actor, unit) > 0)
         })
     };
     dimensions.retain(is_needed);
-    let room = |units: &[UnitIx], dimension: Dimension| {
+    let room = |units: &[UnitIx], dimension: RoomDimension| {
         let node = problem.unit_node[units[0]];
-        if matches!(dimension, Dimension::NodeResource(_)) && shared.contains(&node) {
+        if matches!(dimension, RoomDimension::NodeResource(_)) && shared.contains(&node) {
             return i64::MAX;
         }
         // Quantities that cannot bind may differ between interchangeable units.
@@ -140,7 +140,8 @@ fn pools(problem: &Problem, rooms: &Rooms, shared: &BTreeSet<NodeIx>, classes: &
             let taken = |actor: &ActorIx| {
                 let of = |class: &Class| {
                     let is_here = problem.unit_node[class.first()] == node;
-                    let need = || Dimension::NodeResource(resource).need_of(problem, *actor, class.first());
+                    let need =
+                        || RoomDimension::NodeResource(resource).need_of(problem, *actor, class.first());
                     if is_here { need() } else { 0 }
                 };
                 classes.iter().map(of).collect::<Vec<i64>>()

@@ -9,27 +9,33 @@ use proptest::prelude::*;
 use crate::why::{EFFORT, asked, can_all_be_placed, most_placed};
 use testkit::line::{assignment, file};
 
-/// Whether all of `whom` and all placed actors can have a place at once after the changes, by trying every assignment.
-fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], changes: &[Change]) -> bool {
+/// Whether all of `unplaced` and all placed actors can have a place at once after the changes, by trying every assignment.
+fn makes_room(
+    snapshot: &Snapshot,
+    assignment: &Assignment,
+    unplaced: &[ActorIx],
+    changes: &[Change],
+) -> bool {
     let mut file: SnapshotFile = snapshot.file().clone();
     for change in changes {
         change.apply(snapshot, &mut file);
     }
-    let actors: Vec<ActorIx> =
-        ActorIx::first(snapshot.actors()).filter(|a| whom.contains(a) || assignment[*a].is_some()).collect();
+    let actors: Vec<ActorIx> = ActorIx::first(snapshot.actors())
+        .filter(|a| unplaced.contains(a) || assignment[*a].is_some())
+        .collect();
     can_all_be_placed(&file, &actors, &[])
 }
 
 /// The remedies, each verified: with it there is room, and with less of it there is none.
-fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<String> {
-    assert!(!makes_room(snapshot, assignment, whom, &[]), "{snapshot:?}: there is room");
+fn proposed(snapshot: &Snapshot, assignment: &Assignment, unplaced: &[ActorIx]) -> Vec<String> {
+    assert!(!makes_room(snapshot, assignment, unplaced, &[]), "{snapshot:?}: there is room");
     let origin = Rebuild { bare: snapshot, judge: &NoPolicy };
-    let proposed = remedies(snapshot, origin, whom, assignment, EFFORT);
+    let proposed = remedies(snapshot, origin, unplaced, assignment, EFFORT);
     for remedy in &proposed {
         let text = remedy.describe(snapshot);
         assert!(remedy.is_smallest, "{snapshot:?}: {text}");
         assert!(
-            makes_room(snapshot, assignment, whom, &remedy.changes),
+            makes_room(snapshot, assignment, unplaced, &remedy.changes),
             "{snapshot:?}: {text} is not enough"
         );
         for position in 0..remedy.changes.len() {
@@ -39,7 +45,7 @@ fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> V
                 _ => drop(less.remove(position)),
             }
             assert!(
-                !makes_room(snapshot, assignment, whom, &less),
+                !makes_room(snapshot, assignment, unplaced, &less),
                 "{snapshot:?}: {text} is more than needed"
             );
         }
@@ -337,10 +343,10 @@ fn remedies_for_several_actors_are_sufficient_for_all() {
         let snapshot = because(file(units, actors, rules), reasons);
         let assignment = assignment(&snapshot, places);
         assert_eq!(snapshot.violations(&assignment), []);
-        let whom: Vec<ActorIx> = ActorIx::first(snapshot.actors())
+        let unplaced: Vec<ActorIx> = ActorIx::first(snapshot.actors())
             .filter(|actor| snapshot.actor_id(*actor).starts_with('x'))
             .collect();
-        let proposed = proposed(&snapshot, &assignment, &whom).join("; or ");
+        let proposed = proposed(&snapshot, &assignment, &unplaced).join("; or ");
         if proposed != expected {
             wrong.push(format!("{units} | {actors} | {rules}\n  {proposed}\n"));
         }

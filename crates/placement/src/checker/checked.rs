@@ -47,7 +47,7 @@ impl fmt::Display for Violation {
 /// The input of constraint checks: the file, and the assignment.
 pub(crate) struct Checked<'a> {
     pub file: &'a SnapshotFile,
-    pub reading: &'a CheckerIndex,
+    pub index: &'a CheckerIndex,
     /// The numbers of actors and units match.
     pub assignment: &'a Assignment,
     /// The current placement, whose violations are grandfathered.

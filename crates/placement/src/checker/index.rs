@@ -31,7 +31,7 @@ impl CheckerIndex {
         let actors: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();
         let ids = file.units.iter().map(|unit| unit.id.as_str());
         let units: BTreeMap<&str, UnitIx> = ids.zip(UnitIx::first(file.units.len())).collect();
-        let mut reading = Self {
+        let mut index = Self {
             running: file.actors.iter().map(|actor| Some(units[actor.running()?])).collect(),
             about: IxVec::of(Vec::new(), file.actors.len()),
             named: BTreeMap::new(),
@@ -49,11 +49,11 @@ impl CheckerIndex {
         for (position, constraint) in file.constraints.iter().enumerate() {
             let (about, named) = match constraint {
                 Constraint::Apart { actors: of, .. } | Constraint::Together { actors: of, .. } => {
-                    reading.related.insert(position, all(of));
+                    index.related.insert(position, all(of));
                     continue;
                 }
                 Constraint::Quota { actors: of, .. } => {
-                    reading.counted.insert(position, all(of));
+                    index.counted.insert(position, all(of));
                     continue;
                 }
                 Constraint::Pin { actor, unit, .. } => {
@@ -63,18 +63,18 @@ impl CheckerIndex {
                     (actors.as_slice(), inside(file, places))
                 }
                 Constraint::Reserve { unit, resource, quantity } => {
-                    let reserved = reading.reserved.entry(units[unit.as_str()]).or_default();
+                    let reserved = index.reserved.entry(units[unit.as_str()]).or_default();
                     *reserved.entry(resource.clone()).or_default() += number(*quantity);
                     continue;
                 }
                 _ => continue,
             };
             for actor in about {
-                reading.about[actors[actor.as_str()]].push(position);
+                index.about[actors[actor.as_str()]].push(position);
             }
-            reading.named.insert(position, named);
+            index.named.insert(position, named);
         }
-        reading
+        index
     }
 }
 

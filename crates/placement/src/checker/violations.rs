@@ -10,7 +10,7 @@ use crate::{Assignment, Snapshot, constraints};
 impl Snapshot {
     /// All violations of the assignment; empty if it is feasible.
     pub fn violations(&self, assignment: &Assignment) -> Vec<Violation> {
-        self.violations_after(&self.reading().running, assignment)
+        self.violations_after(&self.checker_index().running, assignment)
     }
 
     /// The same, with limits of the file grandfathered for the placements `before`, a part of the file's current placement.
@@ -18,10 +18,10 @@ impl Snapshot {
         if let Some(problem) = self.malformed(assignment) {
             return vec![Violation { rule: Rule::Malformed, says: problem }];
         }
-        let (file, reading, suspended) = (self.file(), self.reading(), self.inherited());
+        let (file, index, suspended) = (self.file(), self.checker_index(), self.inherited());
         let checked = Checked {
             file,
-            reading,
+            index,
             assignment,
             now: before,
             suspended,

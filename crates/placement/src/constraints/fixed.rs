@@ -9,7 +9,7 @@ pub(super) struct Fixed;
 impl ConstraintKind for Fixed {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (actor, &place) in checked.assignment.enumerate().filter(|(actor, _)| checked.is_fixed(*actor)) {
-            if let Some(home) = checked.reading.running[actor].filter(|home| Some(*home) != place) {
+            if let Some(home) = checked.index.running[actor].filter(|home| Some(*home) != place) {
                 let (id, home) = (&checked.actor(actor).id, &checked.unit(home).id);
                 found.push(Violation {
                     rule: Rule::Fixed,

@@ -105,7 +105,7 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// Grounds its suspended limits.
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         let _ = writer;
     }
 
@@ -275,10 +275,10 @@ pub(crate) fn suspend(known: Option<SuspendedLimits>, file: &SnapshotFile, probl
 }
 
 /// The suspended limits as rules over candidates, or over all units.
-pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> RuleCircuit {
+pub(crate) fn suspended_rules(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> RuleCircuit {
     let mut writer = Writer::new(file, problem, everywhere);
     for kind in CONSTRAINT_KINDS {
-        kind.write_out(&mut writer);
+        kind.ground(&mut writer);
     }
     writer.finish()
 }

@@ -56,7 +56,7 @@ struct Part {
 
 /// Numbers of one domain.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct PeerTally {
     /// Peers, those outside of the file included.
     peers: i64,
     /// Bound actors that are no peers, and those that are.
@@ -69,7 +69,7 @@ struct Tally {
     seeds: i64,
 }
 
-impl Tally {
+impl PeerTally {
     fn of(others: i64) -> Self {
         Self { peers: others, seeds: others, ..Self::default() }
     }
@@ -110,7 +110,7 @@ struct Whole {
 }
 
 impl Whole {
-    fn of(bound: Bound, tallies: &[Tally]) -> Self {
+    fn of(bound: Bound, tallies: &[PeerTally]) -> Self {
         let seeds = tallies.iter().map(|tally| tally.seeds).fold(0, i64::saturating_add);
         let is_first = matches!(bound, Bound::Join(Join::First)) && seeds == 0;
         let most = tallies.iter().map(|tally| tally.arriving).max().unwrap_or(0);
@@ -124,7 +124,7 @@ impl Whole {
 
 /// One constraint by positions.
 #[derive(Debug)]
-struct Ledger {
+struct PeerLedger {
     bound: Bound,
     /// By actor, on all kinds of units; neither for those that are not named.
     parts: IxVec<ActorIx, Part>,
@@ -138,7 +138,7 @@ struct Ledger {
     others: Vec<i64>,
 }
 
-impl Ledger {
+impl PeerLedger {
     fn new(snapshot: &Snapshot, given: &Constraint) -> Option<Self> {
         let (file, problem) = (snapshot.file(), snapshot.problem());
         let (bound, Constraint::Peers { actors, peers, domains, actor_kinds, peer_kinds, .. }) =
@@ -197,9 +197,9 @@ fn arrives(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> bool {
 }
 
 /// All of them, each with its position in the file.
-fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
+fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, PeerLedger)> {
     let given = snapshot.file().constraints.iter().enumerate();
-    given.filter_map(|(position, given)| Some((position, Ledger::new(snapshot, given)?)))
+    given.filter_map(|(position, given)| Some((position, PeerLedger::new(snapshot, given)?)))
 }
 
 impl ConstraintKind for Peers {
@@ -262,10 +262,10 @@ impl ConstraintKind for Peers {
     }
 
     fn violation_trackers(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn ViolationTracker>)> {
-        let tracker = |(position, ledger): (usize, Ledger)| {
-            let tallies: Vec<Tally> = ledger.others.iter().copied().map(Tally::of).collect();
+        let tracker = |(position, ledger): (usize, PeerLedger)| {
+            let tallies: Vec<PeerTally> = ledger.others.iter().copied().map(PeerTally::of).collect();
             let whole = Whole::of(ledger.bound, &tallies);
-            let counts = Counts { ledger: Arc::new(ledger), tallies, whole, violation: 0 };
+            let counts = PeerCounts { ledger: Arc::new(ledger), tallies, whole, violation: 0 };
             (position, Box::new(counts) as Box<dyn ViolationTracker>)
         };
         all(snapshot).map(tracker).collect()
@@ -381,7 +381,7 @@ fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
         }
     }
     let arrives = |(actor, unit): &(ActorIx, UnitIx)| {
-        !checked.is_fixed(*actor) && checked.reading.running[*actor] != Some(*unit)
+        !checked.is_fixed(*actor) && checked.index.running[*actor] != Some(*unit)
     };
     let count = |at: usize| {
         let own = held[at].iter().filter(|one| is_peer(one)).count();
@@ -409,15 +409,15 @@ fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
 
 /// The peers of each domain.
 #[derive(Clone)]
-struct Counts {
-    ledger: Arc<Ledger>,
-    tallies: Vec<Tally>,
+struct PeerCounts {
+    ledger: Arc<PeerLedger>,
+    tallies: Vec<PeerTally>,
     whole: Whole,
     /// The sum over domains.
     violation: i64,
 }
 
-impl Counts {
+impl PeerCounts {
     fn of(&self, domain: usize) -> i64 {
         self.tallies[domain].violation(self.ledger.bound, &self.whole)
     }
@@ -441,7 +441,7 @@ impl Counts {
     }
 }
 
-impl ViolationTracker for Counts {
+impl ViolationTracker for PeerCounts {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         if let Some((part, domain)) = self.ledger.concerned(step.actor, step.unit) {
             self.add(part, domain, arrives(snapshot, step.actor, step.unit), step.sign());

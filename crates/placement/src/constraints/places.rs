@@ -11,9 +11,9 @@ pub(super) fn check(
     obeys: impl Fn(&Constraint, bool, bool) -> bool,
 ) {
     for (actor, at) in checked.placed().filter(|(actor, _)| !checked.is_fixed(*actor)) {
-        for &position in &checked.reading.about[actor] {
-            let is_named = checked.reading.named[&position].contains(&at);
-            let is_home = checked.reading.running[actor] == Some(at);
+        for &position in &checked.index.about[actor] {
+            let is_named = checked.index.named[&position].contains(&at);
+            let is_home = checked.index.running[actor] == Some(at);
             if !obeys(&checked.file.constraints[position], is_named, is_home) {
                 let (actor, unit) = (&checked.actor(actor).id, &checked.unit(at).id);
                 let says = format!("{actor} not on {unit}: {}", super::says(checked.file, position));

@@ -89,7 +89,7 @@ impl ConstraintKind for PowerCap {
         }
     }
 
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         let (file, problem) = (writer.file, writer.problem);
         if writer.suspended.of(CAP).next().is_none() {
             return;
@@ -106,7 +106,7 @@ impl ConstraintKind for PowerCap {
                 let mut drawn = Vec::new();
                 let literals = units().count().saturating_mul(file.actors.len());
                 writer.everywhere_if(literals, |writer| {
-                    units().for_each(|unit| watts::write_out(writer, unit, loads[unit], &mut drawn));
+                    units().for_each(|unit| watts::add_watts(writer, unit, loads[unit], &mut drawn));
                 });
                 let passed = writer.if_sum(limits[place] + 1, drawn);
                 let demands = super::says(file, cap.constraint);
@@ -148,7 +148,7 @@ impl ConstraintKind for PowerCap {
             return;
         }
         let (all, fixed) =
-            (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.running, false));
+            (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.index.running, false));
         let mut now = None;
         let no_actor = BTreeSet::new();
         for (position, on, max) in caps {
@@ -166,7 +166,7 @@ impl ConstraintKind for PowerCap {
                 continue;
             }
             let name = listed(position);
-            let drawing = [checked.assignment, checked.now].map(|places| who_draws(checked, places, on));
+            let drawing = [checked.assignment, checked.now].map(|places| drawing_actors(checked, places, on));
             for (place, is_named, drawn, fixed) in drawn {
                 if checked.is_suspended(CAP, &name, place) {
                     continue;
@@ -264,7 +264,7 @@ fn changes_watts(unit: &Unit, work: u64) -> bool {
 }
 
 /// By domain, and whether it is named: the movable actors that draw power there.
-fn who_draws<'a>(
+fn drawing_actors<'a>(
     checked: &Checked<'a>,
     places: &Assignment,
     on: CapScope,

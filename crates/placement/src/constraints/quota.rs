@@ -51,7 +51,7 @@ fn once(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
 
 /// The amounts of a quota, and its maximum.
 #[derive(Debug)]
-struct Ledger {
+struct QuotaLedger {
     /// By actor and kind, on a unit that counts once; never negative, and 0 for actors that are not named.
     amounts: IxVec<ActorIx, Vec<i64>>,
     /// By unit: how often a placement there counts.
@@ -62,7 +62,7 @@ struct Ledger {
     fixed: i64,
 }
 
-impl Ledger {
+impl QuotaLedger {
     fn new(snapshot: &Snapshot, position: usize, given: &Constraint) -> Self {
         let (file, problem) = (snapshot.file(), snapshot.problem());
         let Constraint::Quota { actors, max, .. } = given else { unreachable!("it is a quota") };
@@ -114,10 +114,10 @@ impl Ledger {
 }
 
 /// The quotas of a file, each with its position.
-fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
+fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, QuotaLedger)> {
     let given = snapshot.file().constraints.iter().enumerate();
     let quotas = given.filter(|(_, given)| matches!(given, Constraint::Quota { .. }));
-    quotas.map(|(position, given)| (position, Ledger::new(snapshot, position, given)))
+    quotas.map(|(position, given)| (position, QuotaLedger::new(snapshot, position, given)))
 }
 
 /// The maximum number of literals of a suspended quota: for each actor the counting units of its kinds, and its own.
@@ -197,7 +197,7 @@ impl ConstraintKind for Quota {
         }
     }
 
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         for (position, given) in writer.file.constraints.iter().enumerate() {
             let Constraint::Quota { actors, max, .. } = given else { continue };
             if !writer.suspended.has(QUOTA, &listed(position), "") {
@@ -246,7 +246,7 @@ impl ConstraintKind for Quota {
             let Constraint::Quota { resource, max, .. } = given else { continue };
             let used = |places: &Assignment| {
                 let mut used = Used::default();
-                for &actor in &checked.reading.counted[&position] {
+                for &actor in &checked.index.counted[&position] {
                     let Some(unit) = places[actor] else { continue };
                     let amount = amount(given, checked.actor(actor), checked.unit(unit));
                     if amount > 0 {
@@ -308,7 +308,7 @@ impl ConstraintKind for Quota {
 /// The use of one quota.
 #[derive(Clone)]
 struct Running {
-    ledger: Arc<Ledger>,
+    ledger: Arc<QuotaLedger>,
     used: i64,
 }
 

@@ -95,7 +95,7 @@ fn most_literals(
 
 /// Grounds the demands among actors that currently satisfy a relation, and the pairs that violate it: domain by domain rather than
 /// pair by pair.
-fn write_out(writer: &mut Writer, relation: &dense::Relation) {
+fn ground_relation(writer: &mut Writer, relation: &dense::Relation) {
     let (file, problem, suspended) = (writer.file, writer.problem, writer.suspended);
     let name = listed(relation.constraint);
     if !suspended.has_any(RELATED, &name) {
@@ -235,11 +235,11 @@ fn write_breach(
 ) {
     let file = writer.file;
     let id = |actor: ActorIx| &file.actors[actor.at()].id;
-    let whom = match other {
+    let actors = match other {
         Some(other) if count == 1 => format!("{}, {}", id(actor.min(other)), id(actor.max(other))),
         _ => format!("{} and {count} others", id(actor)),
     };
-    let says = format!("{whom}: {}", super::says(file, relation.constraint));
+    let says = format!("{actors}: {}", super::says(file, relation.constraint));
     writer.never(breaks, SuspendedLimit::Breach(relation.constraint, actor), says);
 }
 
@@ -341,9 +341,9 @@ impl<T: Relation> ConstraintKind for T {
         }
     }
 
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         for relation in writer.problem.relations.iter().filter(|relation| relation.apart == T::APART) {
-            write_out(writer, relation);
+            ground_relation(writer, relation);
         }
     }
 
@@ -354,7 +354,7 @@ impl<T: Relation> ConstraintKind for T {
 
 /// Finds the relations of one type that two actors violate that are not both fixed.
 fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
-    for (&position, actors) in &checked.reading.related {
+    for (&position, actors) in &checked.index.related {
         let Some((scope, _)) = T::of(&checked.file.constraints[position]) else { continue };
         let mut numbers: BTreeMap<DomainName, usize> = BTreeMap::new();
         let mut number = |unit: UnitIx| {

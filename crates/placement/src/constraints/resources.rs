@@ -66,12 +66,12 @@ const OF_NODE: &str = "node";
 
 impl ConstraintKind for Resources {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
-        let (file, reading) = (checked.file, checked.reading);
+        let (file, index) = (checked.file, checked.index);
         let (of_units, of_nodes) = all_wanted(checked, checked.assignment);
         let now = LazyCell::new(|| all_wanted(checked, checked.now));
         for (unit, wanted) in of_units.enumerate() {
             let given = checked.unit(unit);
-            let reserved = reading.reserved.get(&unit);
+            let reserved = index.reserved.get(&unit);
             let left = |resource: &str| {
                 let provided = given.provides.get(resource).map_or(0, |quantity| number(*quantity));
                 provided - reserved.and_then(|all| all.get(resource)).copied().unwrap_or(0)
@@ -87,7 +87,7 @@ impl ConstraintKind for Resources {
             }
         }
         for (node, wanted) in &of_nodes {
-            let provides = reading.listed.get(*node).map(|position| &file.nodes[*position].provides);
+            let provides = index.listed.get(*node).map(|position| &file.nodes[*position].provides);
             let left = |resource: &str| {
                 provides.and_then(|provides| provides.get(resource)).map_or(0, |quantity| number(*quantity))
             };
@@ -151,7 +151,7 @@ impl ConstraintKind for Resources {
         }
     }
 
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         let (file, problem) = (writer.file, writer.problem);
         for (id, name) in writer.suspended.of(OF_UNIT) {
             let (unit, resource) = (problem.unit_by_id[id], problem.resource(&name.to_owned()));

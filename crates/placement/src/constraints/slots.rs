@@ -62,7 +62,7 @@ impl ConstraintKind for Slots {
         }
     }
 
-    fn write_out(&self, writer: &mut Writer) {
+    fn ground(&self, writer: &mut Writer) {
         for (id, _) in writer.suspended.of(SLOTS) {
             let unit = writer.problem.unit_by_id[id];
             writer.everywhere_if(writer.file.actors.len(), |writer| {

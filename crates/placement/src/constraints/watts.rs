@@ -1,10 +1,12 @@
 //! The power of units as rules: a function of load, rounded up unit by unit.
 
+use num_integer::gcd;
+
 use crate::checker::index::number;
 use crate::file::format::{SnapshotFile, Unit};
 use crate::ix::{IxVec, KindIx, UnitIx};
 use crate::problem::dense::Problem;
-use crate::rules::circuit::{Writer, gcd};
+use crate::rules::circuit::Writer;
 
 /// The maximum power of a unit that is encoded watt by watt.
 const MOST_STEPS: i128 = 2_048;
@@ -75,7 +77,7 @@ pub(super) fn literals(
 
 /// Literals for a unit's power, each with its watts. Whether bits are used is decided by kinds alone, which are known when the size
 /// is computed.
-pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, by_kinds: Load, watts: &mut Vec<(i32, i64)>) {
+pub(super) fn add_watts(writer: &mut Writer, unit: UnitIx, by_kinds: Load, watts: &mut Vec<(i32, i64)>) {
     let (given, problem) = (&writer.file.units[unit.at()], writer.problem);
     let (mut here, mut most) = (Vec::new(), Load::default());
     for actor in problem.current.positions() {

@@ -11,7 +11,7 @@ impl Measure for Communication {
         CriterionClass::Pairs
     }
 
-    fn is_always_told(&self) -> bool {
+    fn is_always_reported(&self) -> bool {
         true
     }
 

@@ -33,7 +33,7 @@ impl<C: Drags> Measure for C {
         CriterionClass::Pairs
     }
 
-    fn is_always_told(&self) -> bool {
+    fn is_always_reported(&self) -> bool {
         true
     }
 

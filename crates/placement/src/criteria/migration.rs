@@ -13,7 +13,7 @@ impl Measure for Migration {
         CriterionClass::Actors
     }
 
-    fn is_always_told(&self) -> bool {
+    fn is_always_reported(&self) -> bool {
         true
     }
 

@@ -62,7 +62,7 @@ pub trait Measure: Sync {
     fn class(&self) -> CriterionClass;
 
     /// Whether it is always reported; the others are only computed if a level names them.
-    fn is_always_told(&self) -> bool {
+    fn is_always_reported(&self) -> bool {
         false
     }
 
@@ -347,8 +347,8 @@ impl Criterion {
     }
 
     /// Whether it is always reported; the others are only computed if a level names them.
-    pub fn is_always_told(self) -> bool {
-        self.measure().is_always_told()
+    pub fn is_always_reported(self) -> bool {
+        self.measure().is_always_reported()
     }
 
     /// Whether it is not a sum of contributions of single actors.

@@ -19,7 +19,7 @@ impl Measure for Overload {
         CriterionClass::NonAdditive
     }
 
-    fn is_always_told(&self) -> bool {
+    fn is_always_reported(&self) -> bool {
         true
     }
 

@@ -66,7 +66,7 @@ impl Cost {
     /// The criteria by name: the five that are always reported, and those of the objectives.
     pub fn by_name(&self, snapshot: &Snapshot) -> BTreeMap<String, i64> {
         Criterion::named()
-            .filter(|criterion| criterion.is_always_told() || snapshot.objectives().names(*criterion))
+            .filter(|criterion| criterion.is_always_reported() || snapshot.objectives().names(*criterion))
             .map(|criterion| (criterion.to_string(), self.of(criterion)))
             .collect()
     }
@@ -85,7 +85,7 @@ impl Snapshot {
             ..Cost::default()
         };
         for criterion in Criterion::iter() {
-            if criterion.is_always_told() || self.objectives().names(criterion) {
+            if criterion.is_always_reported() || self.objectives().names(criterion) {
                 cost.values[criterion as usize] = criterion.measure().value(&placed);
             }
         }
@@ -100,7 +100,7 @@ impl Snapshot {
         let placed = Placed::new(self, assignment, true);
         let is_part = |criterion: &Criterion| {
             !matches!(criterion, Criterion::Latency | Criterion::Policy | Criterion::Excused)
-                && (criterion.is_always_told() || self.objectives().names(*criterion))
+                && (criterion.is_always_reported() || self.objectives().names(*criterion))
         };
         let parts = Criterion::iter().filter(is_part);
         parts.fold(whole.clone(), |own, criterion| own.with(criterion, criterion.measure().value(&placed)))

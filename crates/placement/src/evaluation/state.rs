@@ -25,11 +25,11 @@ pub struct State<'a> {
     /// Constraints with running totals, by position in the file.
     limits: Vec<(usize, Box<dyn ViolationTracker>)>,
     /// The levels' criteria with their state.
-    levels: Vec<Vec<Term>>,
+    levels: Vec<Vec<CriterionTerm>>,
 }
 
 /// A criterion of a level.
-struct Term {
+struct CriterionTerm {
     criterion: Criterion,
     measure: &'static dyn Measure,
     /// By actor: the unit where it costs nothing, and its cost elsewhere. Empty for other criteria.
@@ -37,7 +37,7 @@ struct Term {
     figure: Option<Box<dyn IncrementalTerm>>,
 }
 
-impl Term {
+impl CriterionTerm {
     fn new(snapshot: &Snapshot, criterion: Criterion) -> Self {
         let measure = criterion.measure();
         let mut homes = IxVec::new();
@@ -80,7 +80,7 @@ impl<'a> State<'a> {
                 .objectives()
                 .levels()
                 .iter()
-                .map(|level| level.iter().map(|criterion| Term::new(snapshot, *criterion)).collect())
+                .map(|level| level.iter().map(|criterion| CriterionTerm::new(snapshot, *criterion)).collect())
                 .collect(),
         };
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| snapshot.is_fixed(*actor)) {
@@ -247,7 +247,7 @@ impl<'a> State<'a> {
     pub fn price_if(&self, actor: ActorIx, unit: UnitIx, counts: impl Fn(Criterion) -> bool) -> Vec<i64> {
         let pairs = self.pairs(actor, unit);
         let step = self.step(actor, unit, true);
-        let of = |term: &Term| match term.measure.class() {
+        let of = |term: &CriterionTerm| match term.measure.class() {
             CriterionClass::Pairs => term.measure.of_pairs(&pairs),
             CriterionClass::Actors => {
                 let missed = term.homes[actor].iter().filter(|(home, _)| *home != unit);
@@ -261,7 +261,8 @@ impl<'a> State<'a> {
                 term.figure.as_ref().map_or(0, |figure| figure.with(self.snapshot, &step))
             }
         };
-        let level = |level: &Vec<Term>| level.iter().filter(|term| counts(term.criterion)).map(of).sum();
+        let level =
+            |level: &Vec<CriterionTerm>| level.iter().filter(|term| counts(term.criterion)).map(of).sum();
         self.levels.iter().map(level).collect()
     }
 

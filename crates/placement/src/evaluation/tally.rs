@@ -8,7 +8,7 @@ use crate::{Assignment, Problem};
 
 /// The locations of a group's actors.
 #[derive(Clone, Default)]
-struct Tally {
+struct MemberCounts {
     all: i64,
     kinds: BTreeMap<KindIx, i64>,
     units: BTreeMap<UnitIx, i64>,
@@ -18,7 +18,7 @@ struct Tally {
     zones_of_nodes: BTreeMap<(NodeIx, PlaceIx), i64>,
 }
 
-impl Tally {
+impl MemberCounts {
     fn count(&mut self, problem: &Problem, unit: UnitIx) {
         let (node, zone) = (problem.unit_node[unit], problem.unit_zone[unit]);
         self.all += 1;
@@ -41,7 +41,7 @@ fn sharing<K: Ord>(one: &BTreeMap<K, i64>, other: &BTreeMap<K, i64>) -> i64 {
 }
 
 /// The number of ordered pairs of actors of two groups on different units.
-fn apart(one: &Tally, other: &Tally) -> i64 {
+fn apart(one: &MemberCounts, other: &MemberCounts) -> i64 {
     one.all * other.all - sharing(&one.units, &other.units)
 }
 
@@ -50,7 +50,7 @@ fn apart(one: &Tally, other: &Tally) -> i64 {
 ///
 /// A cost is a sum over kinds and over differing domains ([`Problem::class_cost`]), so pairs are counted by what they share
 /// rather than one by one; costs of single pairs of units are added.
-fn exchanged(problem: &Problem, one: &Tally, other: &Tally) -> i64 {
+fn exchanged(problem: &Problem, one: &MemberCounts, other: &MemberCounts) -> i64 {
     let both = one.all * other.all;
     let [numas, nodes, zones] = [
         sharing(&one.numas, &other.numas),
@@ -88,7 +88,7 @@ pub(crate) fn channel_sums(
     if channels.is_written_out {
         return sums;
     }
-    let mut tallies = IxVec::of(Tally::default(), channels.of.len());
+    let mut tallies = IxVec::of(MemberCounts::default(), channels.of.len());
     for (actor, place) in assignment.enumerate().filter(|(actor, _)| counts(*actor)) {
         if let (Some(tally), Some(unit)) = (tallies.get_mut(channels.end_of[actor]), *place) {
             tally.count(problem, unit);

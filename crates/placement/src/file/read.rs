@@ -83,7 +83,7 @@ impl Snapshot {
             constraints::suspend(known, file, problem);
         };
         let problem = Problem::new(&file, &objectives, channels, enter);
-        let written = (!is_made).then(|| constraints::write_out(&file, &problem, false));
+        let written = (!is_made).then(|| constraints::suspended_rules(&file, &problem, false));
         Ok(Self::of(file, objectives, problem, written))
     }
 
@@ -92,7 +92,7 @@ impl Snapshot {
     #[must_use]
     pub fn with_rules_everywhere(mut self, rules: Option<Rules>) -> Self {
         if self.written.as_ref().is_some_and(|written| !written.is_empty()) {
-            self.written = Some(Arc::new(constraints::write_out(self.file(), &self.problem, true)));
+            self.written = Some(Arc::new(constraints::suspended_rules(self.file(), &self.problem, true)));
         }
         self.with_rules(rules)
     }

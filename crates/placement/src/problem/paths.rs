@@ -21,13 +21,13 @@ pub(crate) struct Paths {
 
 /// The state of an actor while prices change, by its position in the order.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum PathState {
     /// Its longest path is unchanged.
-    Yes,
+    Unchanged,
     /// Its longest path may have changed.
-    No,
+    MayChange,
     /// The prices of its messages may have changed.
-    Changed,
+    PricesChanged,
 }
 
 impl Paths {
@@ -114,20 +114,20 @@ impl Paths {
         was: impl Fn(ActorIx, ActorIx) -> Option<i64>,
         is: impl Fn(ActorIx, ActorIx) -> Option<i64>,
     ) {
-        let mut known = vec![Known::Yes; self.order.len()];
+        let mut known = vec![PathState::Unchanged; self.order.len()];
         for &actor in changed {
-            known[self.position[actor]] = Known::Changed;
+            known[self.position[actor]] = PathState::PricesChanged;
         }
         let first = changed.iter().map(|&actor| self.position[actor]).min().unwrap_or(self.order.len());
         let path = |until: i64, price: Option<i64>| price.map_or(0, |price| until.saturating_add(price));
         for at in first..self.order.len() {
-            if known[at] == Known::Yes {
+            if known[at] == PathState::Unchanged {
                 continue;
             }
             let here = self.order[at];
             let paths = self.before[here].iter().map(|&from| path(until[from], is(from, here)));
             let (cost, cost_before) = (paths.max().unwrap_or(0), until[here]);
-            if cost == cost_before && known[at] == Known::No {
+            if cost == cost_before && known[at] == PathState::MayChange {
                 continue;
             }
             until[here] = cost;
@@ -136,8 +136,8 @@ impl Paths {
                 // It was the longest path, or is.
                 let counts = after > until[to] || (before == until[to] && after < before);
                 let known = &mut known[self.position[to]];
-                if counts && *known == Known::Yes {
-                    *known = Known::No;
+                if counts && *known == PathState::Unchanged {
+                    *known = PathState::MayChange;
                 }
             }
         }

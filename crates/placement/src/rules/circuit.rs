@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use num_integer::gcd;
+
 use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, UnitIx};
 use crate::problem::dense::Problem;
@@ -263,9 +265,4 @@ impl RuleCircuit {
 
 fn literal(atom: u32) -> i32 {
     i32::try_from(atom).expect("limits of too many literals are not written out")
-}
-
-/// Euclid's greatest common divisor.
-pub(crate) fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -117,7 +117,7 @@ impl<'a> Weighted<'a> {
 
     /// The same with overload as a limit although grandfathered violations precede it, which is valid if both can be 0 at once. `None`
     /// if overload does not follow, or cannot be 0.
-    pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
+    pub fn without_grandfathered(snapshot: &'a Snapshot) -> Option<Self> {
         overload_is_a_limit(snapshot, &[Criterion::Excused]).then(|| Self::with(snapshot, true))
     }
 

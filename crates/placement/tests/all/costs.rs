@@ -257,7 +257,7 @@ fn request_cycles_of_other_applications_do_not_count_for_latency() {
 fn criteria_outside_the_objectives_are_not_computed() {
     let snapshot = world("u:cpu:9:idle=7,power=7", "a:cpu=1:group=g b:cpu=1", "a to b 1; b to a 1");
     let cost = snapshot.cost(&assignment(&snapshot, "a=u b=u"));
-    for criterion in Criterion::named().filter(|criterion| !criterion.is_always_told()) {
+    for criterion in Criterion::named().filter(|criterion| !criterion.is_always_reported()) {
         assert_eq!(cost.of(criterion), 0, "{criterion}");
     }
 }

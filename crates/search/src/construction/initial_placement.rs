@@ -27,7 +27,7 @@ pub(crate) fn place_remaining(solution: &mut Solution, stop: &dyn Fn() -> bool) 
 }
 
 fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
-    let mut order = Order::new(solution);
+    let mut order = ItemOrder::new(solution);
     let (mut turn, mut other_work, mut next_check) = (0usize, 0usize, CHECK_INTERVAL);
     while let Some(item) = order.next(solution) {
         if let Some(unit) = place_for(solution, item, (&mut turn, &mut other_work)) {
@@ -47,7 +47,7 @@ fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
 
 /// Places each waiting item on the first unit that admits it, starting at another candidate each turn, above its capacity
 /// if need be. Probes are limited in number, as the time is over; returns those that are left.
-fn place_without_pricing(solution: &mut Solution, order: Order, mut turn: usize) -> ProbeBudget {
+fn place_without_pricing(solution: &mut Solution, order: ItemOrder, mut turn: usize) -> ProbeBudget {
     solution.stop_pricing();
     let mut probes = ProbeBudget::new();
     for (.., Reverse(item)) in order.waiting.into_sorted_vec().into_iter().rev() {
@@ -128,13 +128,13 @@ fn place_for(
 }
 
 /// The order in which items are placed.
-struct Order {
+struct ItemOrder {
     /// Entries that a stronger pull has superseded are skipped.
     waiting: BinaryHeap<(bool, bool, i64, i64, Reverse<ItemIx>)>,
     pull: IxVec<ItemIx, i64>,
 }
 
-impl Order {
+impl ItemOrder {
     fn new(solution: &Solution) -> Self {
         let model = solution.model;
         let pull = |item: ItemIx| {
@@ -190,7 +190,7 @@ mod tests {
             let snapshot = testkit::line::world(&units.join(" "), &actors.join(" "), cap);
             let model = Model::new(&snapshot);
             let mut solution = Solution::new(&model);
-            let order = Order::new(&solution);
+            let order = ItemOrder::new(&solution);
             let left = place_without_pricing(&mut solution, order, 0);
             assert_eq!(left.is_spent(), spent, "{cap}");
             assert_eq!(solution.unplaced > 0, spent, "{cap}");

@@ -68,9 +68,9 @@ impl<'a> Model<'a> {
         Self::of(snapshot, Weighted::new(snapshot), stop)
     }
 
-    /// The same for a snapshot in which no violation is grandfathered; see [`Weighted::with_nobody_excused`].
+    /// The same for a snapshot in which no violation is grandfathered; see [`Weighted::without_grandfathered`].
     pub fn without_grandfathering(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> Option<(Self, bool)> {
-        Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?, stop))
+        Some(Self::of(snapshot, Weighted::without_grandfathered(snapshot)?, stop))
     }
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>, stop: &dyn Fn() -> bool) -> (Self, bool) {

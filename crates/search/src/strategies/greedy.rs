@@ -47,7 +47,7 @@ impl Greedy {
 fn construct<'a>(snapshot: &'a Snapshot, budget: &Budget, keep_running: bool) -> Answer {
     let start = |mut state: State<'a>, mut clock: Option<&mut StopClock>| {
         let kept = if keep_running { keep_running_actors(&mut state, snapshot, &mut clock) } else { Ok(()) };
-        let order = Order::new(snapshot, &state);
+        let order = ActorOrder::new(snapshot, &state);
         let clock = StopClock::of_prices(snapshot, budget.stop);
         (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, clock }, state, order, kept)
     };
@@ -145,7 +145,7 @@ fn placement_work(snapshot: &Snapshot, actor: ActorIx) -> usize {
 }
 
 /// The order of placement: actors with few candidates first, then those tied most to placed actors.
-struct Order {
+struct ActorOrder {
     /// Entries that a stronger pull has superseded are skipped.
     queue: BinaryHeap<Priority>,
     is_waiting: IxVec<ActorIx, bool>,
@@ -159,7 +159,7 @@ struct Order {
 /// Greater is sooner.
 type Priority = (bool, bool, i64, i64, Reverse<ActorIx>);
 
-impl Order {
+impl ActorOrder {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
         let actors = ActorIx::first(snapshot.actors());
         let pull = |actor: ActorIx| {
@@ -361,7 +361,7 @@ mod tests {
                 testkit::neighbours(6, 8, 12, seed),
                 crate::tests::world(&mut fastrand::Rng::with_seed(seed), r#""communication""#),
             ] {
-                let mut order = Order::new(&snapshot, &State::new(&snapshot));
+                let mut order = ActorOrder::new(&snapshot, &State::new(&snapshot));
                 for left in (0..=order.left).rev() {
                     let waiting = order.waiting();
                     let sooner = waiting.max_by_key(|actor| order.priority(&snapshot, *actor));

@@ -1,6 +1,6 @@
-//! Sizes of files, and public types that share a name.
+//! Sizes of files, and types that share a name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::{crates, read, root};
 
 /// The maximum length of a Rust file, unit tests included.
 const LONGEST: usize = 500;
-/// Public types that share a name across crates: name and crates on a line each; the list only shrinks.
+/// Types that share a name: name and crates on a line each, a crate once for each of its types; the list only shrinks.
 const SHARED: &str = "crates/testkit/tests/house/shared-names.txt";
 
 /// The Rust files below a folder, without build output.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy();
@@ -40,35 +40,55 @@ fn no_file_is_too_long() {
     assert!(long.is_empty(), "\n{long}");
 }
 
-/// The name of a public type that a line declares.
-fn declared(line: &str) -> Option<String> {
-    let rest = line.strip_prefix("pub ")?;
+/// The name of a type that a line declares outside of functions and test modules, and whether it is public.
+fn declared(line: &str) -> Option<(String, bool)> {
+    let public = line.strip_prefix("pub ");
+    let rest = public.or_else(|| line.strip_prefix("pub(crate) ")).unwrap_or(line);
     let rest = ["struct ", "enum ", "trait ", "type "].iter().find_map(|kind| rest.strip_prefix(kind))?;
-    Some(rest.split(|c: char| !c.is_alphanumeric()).next()?.to_owned())
+    Some((rest.split(|c: char| !c.is_alphanumeric()).next()?.to_owned(), public.is_some()))
 }
 
-#[test]
-fn public_types_share_no_name() {
-    let mut crates_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// Types of one name: by crate all of them, and how many of them are public.
+type Namesakes = BTreeMap<String, (usize, usize)>;
+
+/// Public types of several crates, and all types of one crate. A program's types count like those of a library, except those of
+/// the commands of `src/bin`, which have an `Arguments` each.
+fn shared_names() -> String {
+    let mut types: BTreeMap<String, Namesakes> = BTreeMap::new();
     for (name, folder) in crates() {
         let mut files = Vec::new();
         sources(&folder.join("src"), &mut files);
-        // A program exports nothing.
-        for file in files.iter().filter(|_| folder.join("src/lib.rs").exists()) {
-            for declared in read(file).lines().filter_map(declared) {
-                crates_of.entry(declared).or_default().insert(name.clone());
-            }
+        files.retain(|file| !file.starts_with(folder.join("src/bin")));
+        for (declared, is_public) in files.iter().flat_map(|file| declarations(file)) {
+            let (all, public) = types.entry(declared).or_default().entry(name.clone()).or_default();
+            (*all, *public) = (*all + 1, *public + usize::from(is_public));
         }
     }
-    let mut now = String::new();
-    for (name, crates) in crates_of.iter().filter(|(_, crates)| crates.len() > 1) {
-        writeln!(now, "{name} {}", crates.iter().cloned().collect::<Vec<_>>().join(" ")).unwrap();
+    let mut shared = String::new();
+    for (name, crates) in types {
+        let counted = |(name, (all, public)): (String, (usize, usize))| {
+            let count = if all > 1 { all } else { public };
+            std::iter::repeat_n(name, count)
+        };
+        let crates: Vec<String> = crates.into_iter().flat_map(counted).collect();
+        if crates.len() > 1 {
+            writeln!(shared, "{name} {}", crates.join(" ")).unwrap();
+        }
     }
+    shared
+}
+
+fn declarations(file: &Path) -> Vec<(String, bool)> {
+    read(file).lines().filter_map(declared).collect()
+}
+
+#[test]
+fn types_share_no_name() {
+    let now = shared_names();
     let path = root().join(SHARED);
     let written = read(&path);
-    let known: BTreeSet<&str> = written.lines().collect();
-    let new: Vec<&str> = now.lines().filter(|line| !known.contains(line)).collect();
-    assert!(new.is_empty(), "types of several crates share a name; rename one of them:\n{}", new.join("\n"));
+    let new: Vec<&str> = now.lines().filter(|line| !written.lines().any(|known| known == *line)).collect();
+    assert!(new.is_empty(), "types share a name; rename one of them:\n{}", new.join("\n"));
     if now != written {
         fs::write(&path, now).unwrap();
         panic!("{SHARED}: fewer types share a name; the list was written anew, commit it");

@@ -1,4 +1,4 @@
-//! The house itself: who uses whom is what is written down, and cycles of modules only become fewer.
+//! The tree itself: dependencies of crates are as documented, and cycles of modules only become fewer.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the tree should fail at once")]
 
 mod cycles;

@@ -1,4 +1,4 @@
-//! The modules of a crate and who uses whom among them, read from the source.
+//! The modules of a crate and their dependencies on each other, read from the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use crate::read;
 /// A module by its path; the root is empty.
 pub type Module = Vec<String>;
 
-/// Who uses whom: every module, and those it names.
+/// Every module, and those it uses.
 pub type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
 /// The graph of the modules below `src`, tests left out; a module that is a file of its own is one.

@@ -90,7 +90,7 @@ fn the_table_says_of_every_crate_what_it_uses() {
 }
 
 #[test]
-fn deny_lets_in_whom_the_table_lets_in() {
+fn deny_allows_the_users_of_the_table() {
     let (table, mut denied) = (table(), wrappers());
     let all = crates();
     for name in rooms() {
@@ -119,7 +119,7 @@ fn only_asp_links_clingo_and_only_baselines_metis() {
 }
 
 #[test]
-fn nobody_uses_in_a_circle() {
+fn crate_dependencies_have_no_cycle() {
     let table = table();
     for name in table.keys() {
         let (mut seen, mut next) = (BTreeSet::new(), vec![name.clone()]);

@@ -1,10 +1,13 @@
-//! The language of the pages that a visitor reads first.
+//! The language of pages and sources.
 
+use crate::files::sources;
 use crate::links::{pages, prose, without_code};
 use crate::{read, root};
 
-/// Words that stand for objects in no page: an object is named by what it is.
-const AVOIDED: [&str; 7] = ["told", "rings", "rung", "somebody", "nobody", "anybody", "whoever"];
+/// Words that stand for objects in no page or source: an object is named by what it is.
+const AVOIDED: [&str; 8] = ["told", "rings", "rung", "somebody", "nobody", "anybody", "everybody", "whoever"];
+/// The sources that are checked, with their tests.
+const SOURCES: [&str; 3] = ["operator", "crates/world", "crates/control"];
 /// The most words of a sentence in README and Getting started.
 const LONGEST: usize = 40;
 
@@ -30,6 +33,22 @@ fn pages_name_objects_by_what_they_are() {
             let avoided = words.filter(|word| AVOIDED.contains(word));
             found.extend(avoided.map(|word| format!("{}:{at}: {word}", page.display())));
         }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Comments, messages and names, whose words end at `_`; devices may be told apart.
+#[test]
+fn sources_name_objects_by_what_they_are() {
+    let mut files = Vec::new();
+    SOURCES.iter().for_each(|folder| sources(&root().join(folder), &mut files));
+    let mut found = Vec::new();
+    for file in files {
+        let text = read(&file).to_lowercase();
+        let words = || text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
+        let avoided = words().zip(words().skip(1)).filter(|pair| AVOIDED.contains(&pair.0));
+        let others = avoided.filter(|pair| *pair != ("told", "apart"));
+        found.extend(others.map(|(word, next)| format!("{}: {word} {next}", file.display())));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

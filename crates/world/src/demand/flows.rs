@@ -97,7 +97,7 @@ mod tests {
                 let is_own = first == second;
                 let groups = Flow { up: part(up), down: part(if is_own { 0 } else { down }), drag: 3 };
                 let channels = group_flows(pair, &groups).unwrap();
-                let said: u64 =
+                let sent: u64 =
                     channels.iter().map(|channel| channel.count * if is_own { 2 } else { 1 }).sum();
                 assert_eq!(
                     channels.iter().map(|channel| channel.drag).sum::<u64>(),
@@ -108,9 +108,9 @@ mod tests {
                 let (there, back) = pair_messages(&of_groups, [first, second], &flow).unwrap();
                 let all = part(more_up + more_down + up + if is_own { up } else { down });
                 // Within a group both directions are equal, so an odd sum becomes even.
-                let expected = if is_own { ceil(all).max(said) } else { ceil(all) };
+                let expected = if is_own { ceil(all).max(sent) } else { ceil(all) };
                 assert_eq!(
-                    said + there + back,
+                    sent + there + back,
                     expected,
                     "{up} {down} {more_up} {more_down} {first} {second}"
                 );

@@ -58,10 +58,10 @@ impl<'a> NodeLinks<'a> {
     }
 
     /// Pairs of units whose devices have a link of their own.
-    fn direct(&self, units: &[Known], others: &[Known]) -> Vec<(String, String)> {
+    fn direct(&self, units: &[UnitDevice], others: &[UnitDevice]) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for (unit, device) in units {
-            let is_linked = |other: &&Known| self.direct.contains_key(&ordered(&device.id, &other.1.id));
+            let is_linked = |other: &&UnitDevice| self.direct.contains_key(&ordered(&device.id, &other.1.id));
             pairs.extend(
                 others.iter().filter(is_linked).map(|(other, _)| (unit.id.clone(), other.id.clone())),
             );
@@ -133,7 +133,7 @@ fn ordered<'a>(a: &'a str, b: &'a str) -> (&'a str, &'a str) {
 }
 
 /// A unit and its device.
-type Known<'a> = (&'a Unit, &'a Device);
+type UnitDevice<'a> = (&'a Unit, &'a Device);
 
 /// The units of each node that has a topology; `topology` returns that of a node.
 fn units_by_node<'a>(
@@ -148,7 +148,7 @@ fn units_by_node<'a>(
 }
 
 /// Those of the units whose device is known.
-fn with_devices<'a>(links: &NodeLinks<'a>, units: &[&'a Unit]) -> Vec<Known<'a>> {
+fn with_devices<'a>(links: &NodeLinks<'a>, units: &[&'a Unit]) -> Vec<UnitDevice<'a>> {
     units.iter().filter_map(|unit| Some((*unit, links.device(unit)?))).collect()
 }
 
@@ -202,7 +202,7 @@ fn shared_links<'a>(
     if !levels.iter().flatten().any(|criterion| *criterion == Criterion::Congestion) {
         return shared;
     }
-    let ids = |units: &[Known]| units.iter().map(|(unit, _)| unit.id.clone()).collect::<Vec<_>>();
+    let ids = |units: &[UnitDevice]| units.iter().map(|(unit, _)| unit.id.clone()).collect::<Vec<_>>();
     let all = units.len();
     for (topology, units) in units_by_node(units, topology) {
         let Some(node) = units.first().map(|unit| &unit.node) else { continue };
@@ -223,7 +223,7 @@ fn shared_links<'a>(
             units.iter().filter_map(|(_, device)| device.pci_root_port.as_deref()).collect();
         for port in ports {
             let Some(bandwidth) = links.bandwidth_of_port(port) else { continue };
-            let is_below = |(_, device): &Known| device.pci_root_port.as_deref() == Some(port);
+            let is_below = |(_, device): &UnitDevice| device.pci_root_port.as_deref() == Some(port);
             let (below, others): (Vec<_>, Vec<_>) = units.iter().copied().partition(is_below);
             shared.push(SharedLink {
                 id: format!("{node}/{port}"),

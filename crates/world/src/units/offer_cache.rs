@@ -164,13 +164,13 @@ mod tests {
         }
     }
 
-    fn told_of_pool(index: &mut Index) {
+    fn update_pool_status(index: &mut Index) {
         let mut pool = index.pools["gpus"].as_ref().clone();
         pool.status = Some(serde_json::from_value(json!({"allocated": 1})).unwrap());
         index.put_pool(Arc::new(pool));
     }
 
-    fn told_of_topology(index: &mut Index) {
+    fn update_topology_status(index: &mut Index) {
         let mut topology = index.topologies["n0"].as_ref().clone();
         topology.status = Some(serde_json::from_value(json!({"devices": "1 GPU"})).unwrap());
         index.put_topology(Arc::new(topology));
@@ -187,9 +187,9 @@ mod tests {
     fn status_updates_keep_the_cached_offer() {
         type Change = fn(&mut Index);
         let table: [(&str, &str, Change, bool); 4] = [
-            ("the status of a pool", "ok", told_of_pool, true),
-            ("the status of a topology", "ok", told_of_topology, true),
-            ("the status of a topology with a lost device", "lost", told_of_topology, false),
+            ("the status of a pool", "ok", update_pool_status, true),
+            ("the status of a topology", "ok", update_topology_status, true),
+            ("the status of a topology with a lost device", "lost", update_topology_status, false),
             ("another pool", "ok", faster, false),
         ];
         for (what, health, change, is_kept) in table {
@@ -208,8 +208,8 @@ mod tests {
             assert_eq!(after.len(), before.len(), "{what}");
         }
         let mut index = index("ok");
-        told_of_pool(&mut index);
-        told_of_topology(&mut index);
+        update_pool_status(&mut index);
+        update_topology_status(&mut index);
         assert!(index.pools["gpus"].status.is_some() && index.topologies["n0"].status.is_some());
     }
 }

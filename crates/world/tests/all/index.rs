@@ -413,15 +413,15 @@ fn other_load_is_summed_per_unit_and_subtracted_from_the_node() {
     let world = world_of_web(&index, &ruled);
     let asked: Vec<u64> =
         left(&world, "cpuMilli").iter().zip(summed).map(|(before, now)| before - now).collect();
-    assert_eq!(asked, [2000, 1000], "what who is summed up asks for is off");
+    assert_eq!(asked, [2000, 1000], "the requests of the summed actors are subtracted");
     let fixed = |world: &AssembledSnapshot| -> Vec<String> {
         let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
         fixed.map(|actor| format!("{} {}", actor.id, actor.current.as_deref().unwrap())).collect()
     };
-    let everybody = ["ns/shop/s-0 n1/gpus-0", "ns/shop/s-1 n0/cpus-0"];
-    assert_eq!(fixed(&world), everybody);
+    let running = ["ns/shop/s-0 n1/gpus-0", "ns/shop/s-1 n0/cpus-0"];
+    assert_eq!(fixed(&world), running);
     happens(&mut index, &all, "undecided");
-    assert_eq!(fixed(&world_of_web(&index, &ruled)), everybody, "they are where they run");
+    assert_eq!(fixed(&world_of_web(&index, &ruled)), running, "they are where they run");
     // LimitRange defaults count as requests.
     let memory = |index: &Index| left(&world_of_web(index, &Policy::builtin("p")), "memoryMiB");
     assert_eq!(memory(&index), [8192, 8192]);

@@ -78,11 +78,11 @@ fn pods_of_others_enqueue_waiting_applications_and_mark_assignments_for_recheck(
     for name in ["waits", "elsewhere"] {
         caches.set_waiting(&key(name), Waiting { any: true, ..Waiting::default() });
     }
-    let in_doubt = |name: &str| caches.recheck().next_check(&key(name), Duration::ZERO).is_some();
+    let needs_recheck = |name: &str| caches.recheck().next_check(&key(name), Duration::ZERO).is_some();
     for present in [true, false] {
         Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
         assert_eq!(drain(&mut enqueued), names(["waits"]), "{present}");
-        assert!(in_doubt("waits") && in_doubt("runs") && !in_doubt("elsewhere"));
+        assert!(needs_recheck("waits") && needs_recheck("runs") && !needs_recheck("elsewhere"));
         for name in ["waits", "runs"] {
             caches.recheck().forget(&key(name));
         }
@@ -139,7 +139,7 @@ fn a_late_answer_for_a_deleted_application_is_ignored() {
         )
     };
     for (there, owner, is_known) in [(Some("1"), "1", true), (None, "1", false), (Some("2"), "1", false)] {
-        let (caches, _rings) = caches(&[]);
+        let (caches, _enqueued) = caches(&[]);
         if let Some(uid) = there {
             caches.change(|index| index.put_application(application(uid)));
         }
@@ -161,7 +161,7 @@ fn a_search_for_a_deleted_application_is_not_used_for_its_successor() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use crate::plan::planner::Planner;
-    use crate::plan::searches::{Manifest, Search};
+    use crate::plan::searches::{Manifest, SearchState};
     let of = |uid: &str, generation: i64| -> Manifest {
         let mut application =
             ActorApplication::new("app", serde_json::from_value(json!({"actors": []})).unwrap());
@@ -172,8 +172,8 @@ fn a_search_for_a_deleted_application_is_not_used_for_its_successor() {
     for (now, is_stopped) in [(of("1", 1), false), (of("1", 2), true), (of("2", 1), true)] {
         let (planner, _receivers) = Planner::new();
         let stop = Arc::new(AtomicBool::new(false));
-        planner.set_search(&key("app"), Search::Running { manifest: of("1", 1), stop: stop.clone() });
-        assert!(matches!(planner.take_search(&key("app"), &now), Search::Running { .. }));
+        planner.set_search(&key("app"), SearchState::Running { manifest: of("1", 1), stop: stop.clone() });
+        assert!(matches!(planner.take_search(&key("app"), &now), SearchState::Running { .. }));
         assert_eq!(stop.load(Ordering::Acquire), is_stopped);
         planner.discard_result(&key("app"));
         assert!(planner.has_search(&key("app")), "one that is under way goes on");

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-type Known = BTreeMap<InstanceId, (Description, Arc<Mutex<InstanceState>>)>;
+type InstanceTable = BTreeMap<InstanceId, (Description, Arc<Mutex<InstanceState>>)>;
 type Collectives = BTreeMap<(Tag, Option<u64>), Promise<Agreed>>;
 type Answers = Vec<Result<InstanceId, Refused>>;
 
@@ -41,7 +41,7 @@ pub struct Link {
     me: InstanceId,
     root: InstanceId,
     to: Mutex<Stream>,
-    known: Mutex<Known>,
+    known: Mutex<InstanceTable>,
     losses: Arc<Losses>,
     collectives: Mutex<Collectives>,
     creations: Mutex<BTreeMap<u64, Promise<Answers>>>,

@@ -1,7 +1,6 @@
 //! Limits of counters that devices share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Rem;
 
 use crate::units::dra::slices::SliceDevice;
 use crate::units::unit::Unit;
@@ -18,8 +17,3 @@ pub(crate) struct CounterLimit<'a> {
 
 /// Units of single devices that share counters, each with its device.
 pub(crate) type NamedUnits<'a> = Vec<(&'a Unit, &'a SliceDevice)>;
-
-/// The greatest common divisor.
-pub(crate) fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
-    if b == T::default() { a } else { gcd(b, a % b) }
-}

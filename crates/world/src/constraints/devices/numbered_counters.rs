@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Index;
-use crate::constraints::devices::counter_limit::{CounterLimit, NamedUnits, gcd};
+use crate::constraints::devices::counter_limit::{CounterLimit, NamedUnits};
 use crate::numbers::{Exact, floor};
 use crate::units::dra::slices::{CounterKey, SliceDevice};
 use crate::units::offer::Offer;
@@ -172,7 +172,7 @@ impl<'a> Scope<'_, 'a> {
                 kinds.insert(unit.kind.as_str());
             }
         }
-        let common = units.values().copied().fold(0, gcd).max(1);
+        let common = units.values().copied().fold(0, num_integer::gcd).max(1);
         for share in units.values_mut() {
             *share /= common;
         }

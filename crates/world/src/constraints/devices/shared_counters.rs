@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::ActorApplication;
 use placement::file::Constraint;
 
-use crate::constraints::devices::counter_limit::{CounterLimit, NamedUnits, gcd};
+use crate::constraints::devices::counter_limit::{CounterLimit, NamedUnits};
 use crate::constraints::devices::numbered_counters::{free_choices, limits_of_choices};
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
@@ -126,7 +126,8 @@ fn taken(
 fn whole_numbers<'a>(units: &BTreeMap<&'a str, Exact>, left: Exact) -> (BTreeMap<&'a str, u64>, u64) {
     // The unit of all amounts is whole in billionths, to which quantities are rounded.
     let billion = Exact::from(1_000_000_000);
-    let common = units.values().map(|amount| (*amount * billion).to_integer()).fold(0, gcd).max(1);
+    let common =
+        units.values().map(|amount| (*amount * billion).to_integer()).fold(0, num_integer::gcd).max(1);
     let largest = units.values().max().copied().unwrap_or_default();
     let common = (Exact::from(common) / billion).max(largest / Exact::from(MOST_PARTS));
     let rounded = |amount: &Exact| ceil(*amount / common);

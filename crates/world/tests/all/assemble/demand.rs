@@ -192,7 +192,7 @@ fn a_namespace_limits_the_priority_of_its_applications() {
 #[test]
 fn excessive_sizes_affect_only_their_application() {
     let application = BASE.split("---").last().unwrap().replace("name: app", "name: other");
-    let rings = vec!["{from: cam, to: cam, rate: 1/s, pattern: Ring}"; 512].join(", ");
+    let channels = vec!["{from: cam, to: cam, rate: 1/s, pattern: Ring}"; 512].join(", ");
     let large = application.replace("replicas: 2", "replicas: 500");
     let many = application.replace("replicas: 2", "replicas: 10000");
     let (at, end) = (many.find("{name: cam").unwrap(), many.rfind("]}}").unwrap());
@@ -204,7 +204,7 @@ fn excessive_sizes_affect_only_their_application() {
             "the application has 2560000 actors, at most 5000 are supported; divide it",
         ),
         (
-            large.replace("spec: {actors", &format!("spec: {{channels: [{rings}], actors")),
+            large.replace("spec: {actors", &format!("spec: {{channels: [{channels}], actors")),
             "channels and avoid rules create 256000 edges, at most 200000 are supported; avoid smaller groups",
         ),
     ] {

@@ -10,7 +10,7 @@ use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
-use crate::plan::load_search::{LoadSearch, SearchedLoad};
+use crate::plan::load::search::{LoadSearch, SearchedLoad};
 use crate::plan::observe::{judge, run_blocking};
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;

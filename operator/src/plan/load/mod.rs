@@ -1,10 +1,14 @@
 //! Plans for measured load: which moves would pay. With the mode `On` they are decided, otherwise only reported.
 
+pub mod commit;
+pub mod report;
+pub mod search;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{GateRule, LastLoadSearch, LoadJudgement, LoadSignal, Moment, due_load_rule};
+use control::{Backoffs, GateRule, LastLoadSearch, LoadJudgement, LoadSignal, Moment, due_load_rule};
 use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, MoveStep, Placement, RebalanceMode};
 use futures::StreamExt;
@@ -14,10 +18,9 @@ use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
-use crate::plan::load_commit::commit_moves;
-use crate::plan::load_failures::LoadSearchBackoff;
-use crate::plan::load_report::{HeldUp, LoadVerdict};
-use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::plan::load::commit::commit_moves;
+use crate::plan::load::report::{HeldUp, LoadVerdict};
+use crate::plan::load::search::{LoadSearch, MoverService};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
@@ -28,6 +31,8 @@ use crate::status::report::event;
 const STALE_WINDOWS: usize = 4;
 /// Windows after which moves that could not be judged no longer hold up others.
 const LONGEST_JUDGEMENT: u32 = 16;
+/// The first and the longest delay after failed searches.
+const SEARCH_BACKOFF: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
 
 /// The load that applications were last planned for.
 pub struct LoadPlanner {
@@ -37,7 +42,7 @@ pub struct LoadPlanner {
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
     /// Backoff after failed searches.
-    backoff: LoadSearchBackoff,
+    backoffs: Mutex<Backoffs<ApplicationKey>>,
     /// Detects recreated applications, whose load is another one's.
     uids: UidTracker,
     metrics: LoadMetrics,
@@ -57,8 +62,8 @@ pub async fn run(
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
     let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let (backoff, uids) = (LoadSearchBackoff::default(), UidTracker::default());
-    let planner = LoadPlanner { last, services, finished, backoff, uids, metrics };
+    let (backoffs, uids) = (Mutex::default(), UidTracker::default());
+    let planner = LoadPlanner { last, services, finished, backoffs, uids, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -130,13 +135,15 @@ impl LoadPlanner {
             report(key, LoadVerdict::HeldUp(held_up), ctx);
             return Ok(());
         }
-        if self.backoff.is_waiting(key, moment()) {
+        if self.backoffs().active(key, moment()).is_some() {
             return Ok(());
         }
         let searched = self.search(&request(windows, rule), mode, (ctx, store)).await;
         if let Err(error) = &searched
-            && self.backoff.back_off(key, error, moment())
+            && error.is_reported()
         {
+            // The next window would repeat it.
+            self.backoffs().record_failure(key.clone(), error.reason(), None, SEARCH_BACKOFF, moment());
             let note = format!(
                 "the search for measured load failed, and is retried with backoff: {}",
                 error.chain()
@@ -191,12 +198,16 @@ impl LoadPlanner {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn backoffs(&self) -> std::sync::MutexGuard<'_, Backoffs<ApplicationKey>> {
+        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Plans by the manifest again; returns whether something was reported.
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
         self.services().remove(key);
         self.finished().forget(key);
-        self.backoff.forget(key);
+        self.backoffs().forget(|failed| failed == key);
         self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
@@ -204,7 +215,7 @@ impl LoadPlanner {
 
     /// Remembers a search.
     fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
-        self.backoff.forget(key);
+        self.backoffs().forget(|failed| failed == key);
         let mut all = self.last();
         let last = all.remove(key);
         let before = last.as_ref().map(|last| last.search);

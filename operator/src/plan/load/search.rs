@@ -16,7 +16,7 @@ use crate::commit::elective::percent;
 use crate::counters::{LoadStore, PlanCosts};
 use crate::error::Error;
 use crate::plan::decide::search;
-use crate::plan::load_report::{LoadVerdict, ProposedMove};
+use crate::plan::load::report::{LoadVerdict, ProposedMove};
 use crate::plan::observe::run_blocking;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::context::Context;

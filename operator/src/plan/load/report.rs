@@ -305,14 +305,14 @@ mod tests {
             LoadVerdict::WouldMove { rule: GateRule::Change, gain_percent, moves: vec![proposed] }
         };
         let mut report = LoadReport::default();
-        let said = |report: &LoadReport| {
+        let reported = |report: &LoadReport| {
             let Finding { holds, reason, message, .. } = report.findings().remove(0);
             format!("{holds} {reason}: {message}")
         };
-        assert_eq!(said(&report), "false Measuring: no plan for measured load was made yet");
+        assert_eq!(reported(&report), "false Measuring: no plan for measured load was made yet");
         let mut shown = |minute, verdict| {
             report.set_verdict(verdict, Duration::from_mins(minute));
-            said(&report)
+            reported(&report)
         };
         let moves = "true DryRun: would move crop-0 from n1/cpus-0 to n2/cpus-0 (31 %): gains 31 % since the load changed; DryRun \
                      moves nothing";
