@@ -198,7 +198,7 @@ impl Lister<'_> {
     }
 }
 
-/// Applications with their Placements and Instances, and pools.
+/// Applications with their Placements and Instances, pools, and policies if they may be listed.
 ///
 /// If listing all namespaces is forbidden, falls back to `namespace` or that of the kubeconfig's context.
 ///
@@ -216,7 +216,12 @@ pub fn applications(args: &ClusterArgs, namespace: Option<&str>) -> Result<Acces
         };
         let (pools, applications, placements, instances) =
             futures::try_join!(lister.all(), lister.namespaced(), lister.namespaced(), lister.namespaced())?;
-        let objects = Objects { pools, applications, placements, instances, ..Objects::default() };
+        // Only the mode of an application's policy is read from them, which may be forbidden.
+        let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
+        let policies = policies.list(&ListParams::default().labels(&labels::policy_selector())).await;
+        let policies =
+            policies.map(|found| found.items.into_iter().map(Arc::new).collect()).unwrap_or_default();
+        let objects = Objects { pools, applications, placements, instances, policies, ..Objects::default() };
         Ok(AccessibleObjects { objects, inaccessible: lister.inaccessible.into_inner() })
     })
 }

@@ -37,7 +37,7 @@ Exit status: 0 all actors are placed; 2 some actors are unplaced, the reasons ar
 const PLAN_EXAMPLES: &str = "\
 Examples:
   kubectl cairn plan --application vision/surveillance
-      Show what the operator would change now: a dry run on the cluster of the kubeconfig.
+      Show what would change now by the manifest's numbers: a dry run on the cluster of the kubeconfig.
 
   kubectl get nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps -A -o yaml > cluster.yaml
   kubectl get runtimeclasses,priorityclasses,serviceaccounts,persistentvolumeclaims,persistentvolumes,storageclasses,csinodes,csidrivers,csistoragecapacities,resourceclaimtemplates,resourceclaims,deviceclasses,resourceslices -A -o yaml > references.yaml

@@ -84,6 +84,7 @@ fn table(key: &ApplicationKey, entries: &[Entry], style: Style) -> String {
         "REALISED",
         "MESSAGES/S",
         "OUTCOME",
+        "REASON",
     ]);
     for Entry { revision, decision, outcome } in entries {
         let gain = decision.gain.as_ref();
@@ -114,11 +115,12 @@ fn table(key: &ApplicationKey, entries: &[Entry], style: Style) -> String {
             let moved = [it.actor.clone(), from, it.to.clone()].map(|text| (text, Tone::Plain));
             let tail = tail.iter().map(cell).enumerate();
             let tail = tail.map(|(at, (text, plain))| (text, if at == 3 { tone } else { plain }));
-            table.row(head.iter().map(cell).chain(moved).chain(tail));
+            let reason = (it.reason.clone(), Tone::Faint);
+            table.row(head.iter().map(cell).chain(moved).chain(tail).chain([reason]));
         }
         if decision.more_moves > 0 {
             let more = format!("and {} more", decision.more_moves);
-            let cells = (0..10).map(|at| if at == 3 { more.clone() } else { String::new() });
+            let cells = (0..11).map(|at| if at == 3 { more.clone() } else { String::new() });
             table.row(cells.map(|text| (text, Tone::Faint)));
         }
     }
@@ -146,7 +148,10 @@ mod tests {
 
     #[test]
     fn decisions_are_listed_with_what_came_of_them() {
-        let moved = |actor: &str, gain: Option<i64>| json!({"actor": actor, "from": "a/cpus-0", "to": "b/cpus-0", "reason": "r", "gainPercent": gain});
+        let moved = |actor: &str, gain: Option<i64>| {
+            json!({"actor": actor, "from": "a/cpus-0", "to": "b/cpus-0", "gainPercent": gain,
+            "reason": if gain.is_some() { "staying would raise communication by 42" } else { "node a is lost" }})
+        };
         let revision = |number: i64, data: serde_json::Value, outcome: Option<serde_json::Value>| {
             let annotations = outcome.map(|outcome| json!({labels::OUTCOME: outcome.to_string()}));
             serde_json::from_value(json!({"revision": number, "data": data,
@@ -168,11 +173,11 @@ mod tests {
         let key = ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() };
         let found = entries(revisions.into_iter());
         insta::assert_snapshot!(table(&key, &found, Style::of(false)), @r"
-           WHEN                  WHY        ACTOR       FROM      TO        EXPECTED  REALISED  MESSAGES/S  OUTCOME
-        1  2026-01-02T03:04:05Z  necessary  w-2         a/cpus-0  b/cpus-0
+           WHEN                  WHY        ACTOR       FROM      TO        EXPECTED  REALISED  MESSAGES/S  OUTCOME  REASON
+        1  2026-01-02T03:04:05Z  necessary  w-2         a/cpus-0  b/cpus-0                                           node a is lost
                                             and 3 more
-        2  2026-01-02T03:04:05Z  change     w-0         a/cpus-0  b/cpus-0  31 %      28 %      900 → 1200  paid
-                                            w-1         a/cpus-0  b/cpus-0
+        2  2026-01-02T03:04:05Z  change     w-0         a/cpus-0  b/cpus-0  31 %      28 %      900 → 1200  paid     staying would raise communication by 42
+                                            w-1         a/cpus-0  b/cpus-0                                           staying would raise communication by 42
         ");
         assert_eq!(table(&key, &[], Style::of(false)), "no actor of ns/app was moved\n");
     }

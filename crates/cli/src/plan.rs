@@ -127,6 +127,15 @@ fn pair_limit_note(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
+/// A note if the operator plans the application with measured load, which the command does not read.
+fn measured_note(application: &ActorApplication) -> Option<String> {
+    let counters = application.status.as_ref()?.counters.filter(|counters| counters.covered > 0)?;
+    Some(format!(
+        "{} of {} actors are measured: the operator plans with their measured load, this plan has the manifest's numbers",
+        counters.covered, counters.wanted
+    ))
+}
+
 /// The snapshot with the name and rules of another policy.
 pub fn with_program(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, SnapshotError> {
     let mut file = snapshot.file().clone();
@@ -269,6 +278,7 @@ fn decide(
 ) -> Result<Decision, CliError> {
     let (world, policy, mut notes) = snapshot_of(objects, key, args, given, now)?;
     notes.extend(pair_limit_note(&world.snapshot));
+    notes.extend(objects.application(key).and_then(|application| measured_note(application)));
     if objects.pools.is_empty() {
         let place = if args.input.files.is_empty() { "on the cluster" } else { "in the files" };
         notes.push(format!(
@@ -356,7 +366,7 @@ fn print_snapshot(
         return Err(CliError::Usage(problem));
     };
     let (world, _, _) = snapshot_of(objects, key, args, given, now)?;
-    // Exactly the bytes of the operator's /debug/snapshot.
+    // Exactly the bytes of the operator's /debug/snapshot/NAMESPACE/NAME/manifest.
     print_raw(&world.snapshot.write())?;
     Ok(Outcome::Ok)
 }

@@ -32,6 +32,8 @@ pub enum SampleRefusal {
     Pairs,
     /// The answer is cut or has too many series; the whole window is without data.
     Truncated,
+    /// There is no answer, or none with samples of this window; the whole window is without data.
+    Unanswered,
 }
 
 /// Label value of pairs that are not listed.

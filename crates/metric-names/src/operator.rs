@@ -20,7 +20,7 @@ metric_names! {
     LEADING = Gauge "cairn_operator_leading" [] "1 if this operator is the leader, otherwise 0.";
     TICK_DURATION = Histogram "cairn_operator_tick_seconds" [] "Duration of reading one window of counters from Prometheus; only with counters.prometheusUrl.";
     COUNTERS_AGE = Gauge "cairn_operator_counters_age_seconds" ["window"] "Time since Prometheus last answered for a window of this length, such as 30s; exposed by the leader with counters.prometheusUrl.";
-    COUNTERS_REFUSED = Counter "cairn_operator_counters_refused_total" ["reason"] "Refused samples by reason: value, unknown-pod, actor, peer or pairs; truncated if a whole window was; only with counters.prometheusUrl.";
+    COUNTERS_REFUSED = Counter "cairn_operator_counters_refused_total" ["reason"] "Refused samples by reason: value, unknown-pod, actor, peer or pairs; or windows without data: truncated or unanswered; only with counters.prometheusUrl.";
     LOAD_DECISIONS = Counter "cairn_operator_load_decisions_total" ["verdict"] "Searches for moves for measured load by verdict: pays, small, uncertain, few-windows or no-gain; only with counters.prometheusUrl.";
     APPLICATION_COST = Gauge "cairn_operator_application_cost" ["namespace", "application", "level", "plan"] "Cost of an application for the measured load at its last search, by objective level: of what runs (plan running) and of the best known plan (plan best); exposed by the leader with counters.prometheusUrl.";
 }

@@ -30,11 +30,25 @@ struct Counter<'a> {
     /// Restarts at 0 every so many seconds, and continues.
     resets: Option<u64>,
     jobs: &'a [&'a str],
+    /// The label `container` of the kubelet's series.
+    container: &'a str,
 }
 
 impl<'a> Counter<'a> {
     fn new(name: &'a str, actor: &'a str, peer: &'a str, rate: f64) -> Self {
-        Self { name, actor, peer, rate, resets: None, jobs: &["monitoring/cairn-actors"] }
+        Self { name, actor, peer, rate, resets: None, jobs: &["monitoring/cairn-actors"], container: "" }
+    }
+
+    /// The agent's CPU seconds of a pod.
+    fn agent_cpu(actor: &'a str, rate: f64) -> Self {
+        let jobs = &["cairn-system/cairn-agent"];
+        Self { jobs, ..Self::new("cairn_pod_cpu_task_clock_seconds", actor, "", rate) }
+    }
+
+    /// The kubelet's CPU seconds of a container, which two jobs scrape; those of the whole pod without a name.
+    fn kubelet_cpu(actor: &'a str, container: &'a str, rate: f64) -> Self {
+        let jobs = &["kubelet", "cadvisor"];
+        Self { jobs, container, ..Self::new("container_cpu_usage_seconds", actor, "", rate) }
     }
 
     /// The samples of a second.
@@ -43,12 +57,18 @@ impl<'a> Counter<'a> {
         let steps = self.resets.map_or(at, |resets| at % resets + 1);
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let value = steps as f64 * self.rate;
+        let with = |label: &str, value: &str| {
+            if value.is_empty() { String::new() } else { format!(",{label}=\"{value}\"") }
+        };
+        // Series of pods have no label `actor`.
+        let own = if self.name.contains("cpu") {
+            with("container", self.container)
+        } else {
+            with("actor", self.actor) + &with("peer", self.peer)
+        };
         for job in self.jobs.iter().filter(|_| !is_missed) {
-            let peer = if self.peer.is_empty() { String::new() } else { format!(",peer=\"{}\"", self.peer) };
-            let labels = format!(
-                "namespace=\"{namespace}\",pod=\"counted-{0}\",actor=\"{0}\",job=\"{job}\"{peer}",
-                self.actor
-            );
+            let labels =
+                format!("namespace=\"{namespace}\",pod=\"counted-{}\",job=\"{job}\"{own}", self.actor);
             writeln!(text, "{}_total{{{labels}}} {value} {at}", self.name).unwrap();
         }
     }
@@ -81,10 +101,10 @@ fn samples(counters: &[Counter], namespace: &str, now: u64) -> String {
     text + "# EOF\n"
 }
 
-/// Three actors that send to each other.
+/// Three actors that send to each other, and two that expose nothing.
 fn manifest() -> Value {
     let group = |name| (name, 1, &[("cpu", "1ms")][..]);
-    let mut manifest = application("counted", &[group("a"), group("b"), group("c")]);
+    let mut manifest = application("counted", &["a", "b", "c", "d", "e"].map(group));
     let channel = |from, to| json!({"from": from, "to": to, "rate": "1/s", "pattern": "AllToAll"});
     manifest["spec"]["channels"] = json!([channel("a", "b"), channel("b", "a"), channel("c", "a")]);
     manifest["spec"]["policy"] = json!("ten-seconds");
@@ -143,6 +163,15 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
         channel("actor_busy_seconds", "b-0", "", 0.5),
         channel("actor_busy_seconds", "c-0", "", 0.125),
         channel("actor_messages_processed", "a-0", "", 12.0),
+        // CPU seconds where no counter of the actor has its work: the agent's, else those of the kubelet's containers, without the
+        // series of the whole pod and of its sandbox
+        Counter::agent_cpu("a-0", 0.75),
+        Counter::agent_cpu("d-0", 0.5),
+        Counter::kubelet_cpu("d-0", "actor", 0.875),
+        Counter::kubelet_cpu("e-0", "actor", 0.25),
+        Counter::kubelet_cpu("e-0", "sidecar", 0.125),
+        Counter::kubelet_cpu("e-0", "", 0.375),
+        Counter::kubelet_cpu("e-0", "POD", 0.25),
         // refused: a peer in another namespace, an actor of another pod, a pod that does not exist; windows with impossible values
         // are a matter of crates/counters
         channel("actor_channel_bytes", "a-0", "elsewhere/counted/b-0", 1.0),
@@ -213,7 +242,9 @@ fn check_measured(measured: &Value) {
     assert_eq!(count("annoyance", "b-0 a-0"), Some(122), "{measured}");
     assert_eq!(measured["work"]["a-0"]["cpu"], 2_500_000);
     assert_eq!(measured["work"]["b-0"]["cpu"], 5_000_000);
-    assert_eq!((&measured["covered"], &measured["wanted"]), (&json!(3), &json!(3)));
+    assert_eq!(measured["work"]["d-0"]["cpu"], 5_000_000);
+    assert_eq!(measured["work"]["e-0"]["cpu"], 3_750_000);
+    assert_eq!((&measured["covered"], &measured["wanted"]), (&json!(5), &json!(5)));
 }
 
 /// Refused samples are counted by reason, and ticks are timed.

@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::ensure;
 use crds::Condition;
-use e2e::{SimulatedNode, prometheus::Prometheus};
-use serde_json::json;
+use e2e::{SimulatedNode, command, process::http, prometheus::Prometheus, wait_for};
+use serde_json::{Value, json};
 
-use crate::env::{AppState, TestEnv, application, apply_policy, cpus, delete_policy};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
 use crate::installation::cluster;
 
 const POLICY: &str = "three-seconds";
@@ -18,7 +18,7 @@ const POLICY: &str = "three-seconds";
 /// A hub that exchanges messages with three workers, under a policy of this name with windows of three seconds; `of_policy` are
 /// further parameters.
 pub async fn apply_hub(env: &TestEnv, policy: &str, of_policy: &str) -> serde_json::Value {
-    let text = format!("window: 3s\nbudget: {{wall: 1s}}\n{of_policy}");
+    let text = format!("window: {WINDOW}s\nbudget: {{wall: 1s}}\n{of_policy}");
     apply_policy(policy, &text).await;
     let group = |name, replicas| (name, replicas, &[("cpu", "1us")][..]);
     let mut manifest = application("loaded", &[group("hub", 1), group("worker", 3)]);
@@ -39,6 +39,8 @@ pub fn workers_by_place(state: &AppState) -> (String, String) {
     (worker(true), worker(false))
 }
 
+/// Seconds of a window.
+const WINDOW: u64 = 3;
 /// Scrapes in a second.
 const SCRAPES: u64 = 2;
 /// Seconds from now in which another pair is hot: from, and until.
@@ -95,6 +97,42 @@ async fn wait_would_move(env: &TestEnv, status: &str, reason: &str) -> Condition
     condition(&state, "WouldMove").unwrap().clone()
 }
 
+/// The windows with data that lie between the change of the load, at this second, and the change of the condition.
+async fn whole_windows(env: &TestEnv, changed_at: u64, condition: &Condition) -> usize {
+    let load = env.load("loaded").await.unwrap();
+    let windows = load["windows"]["windows"].as_array().unwrap();
+    let until = condition.last_transition_time.0.as_second();
+    #[expect(clippy::cast_precision_loss, reason = "seconds since 1970")]
+    let (first, until) = ((changed_at + WINDOW) as f64, until as f64);
+    let is_between = |window: &&Value| {
+        let ended_at = window["endedAt"].as_f64().unwrap();
+        window["hasData"] == true && (first..=until).contains(&ended_at)
+    };
+    windows.iter().filter(is_between).count()
+}
+
+/// `kubectl cairn plan --windows` repeats the verdict of the operator's last search on the snapshot with the manifest's numbers.
+async fn repeat_search(env: &TestEnv) {
+    let folder = tempfile::tempdir().unwrap();
+    let [snapshot, windows] = ["snapshot.json", "windows.json"].map(|name| folder.path().join(name));
+    wait_for("the search is repeated", TIMEOUT, async || {
+        let port = env.product.operator.port(8081)?;
+        let base = http(port, &format!("/debug/snapshot/{}/loaded/manifest", env.namespace)).await?;
+        let load = http(port, &format!("/debug/load/{}/loaded", env.namespace)).await?;
+        ensure!((base.status, load.status) == (200, 200), "{} {}", base.body, load.body);
+        std::fs::write(&snapshot, &base.body)?;
+        std::fs::write(&windows, &load.body)?;
+        let mut plan = cluster().kubectl_cairn()?;
+        plan.args(["plan", "-o", "json", "--snapshot"]).arg(&snapshot).arg("--windows").arg(&windows);
+        let report: Value = serde_json::from_str(&command::run(plan, "").await?.stdout)?;
+        let load: Value = serde_json::from_str(&load.body)?;
+        ensure!(report["load"]["outcome"] == load["search"]["outcome"], "{report:#} {load:#}");
+        ensure!(report["load"]["repeats"] == true, "{report:#}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     let cluster = cluster();
@@ -116,6 +154,9 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     let named = [format!("{elsewhere} from"), "hub-0 from".to_owned()];
     assert!(named.iter().any(|actor| would.message.contains(actor)), "{}", would.message);
     assert!(would.message.contains("since the load changed"), "{}", would.message);
+    let windows = whole_windows(&env, now + CHANGED.0, &would).await;
+    assert!(windows <= 3, "{windows} windows after the change");
+    repeat_search(&env).await;
     wait_would_move(&env, "False", "NoGain").await;
 
     let state = env.wait_reconciled("loaded", AppState::all_placed).await;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use counters::{AnswerError, MAX_SAMPLES};
+use counters::{AnswerError, MAX_SAMPLES, SampleRefusal};
 use prometheus_http_query::Client;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Certificate, redirect};
@@ -40,6 +40,17 @@ pub enum QueryError {
     /// There was no answer in time.
     #[error("Prometheus did not answer in time")]
     Late,
+}
+
+impl QueryError {
+    /// The reason under which the window is counted; none when the operator stops.
+    pub fn refusal(&self) -> Option<SampleRefusal> {
+        match self {
+            Self::Stopped => None,
+            Self::Answer(AnswerError::Incomplete(_)) => Some(SampleRefusal::Truncated),
+            _ => Some(SampleRefusal::Unanswered),
+        }
+    }
 }
 
 /// A client of one Prometheus.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{AnswerError, LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
+use counters::{LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
 use crds::ActorApplication;
 use futures::channel::mpsc::UnboundedSender;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use world::{ApplicationKey, Exact, Policy};
 
-use super::client::{PrometheusClient, QueryError};
+use super::client::PrometheusClient;
 use super::load_metrics::LoadMetrics;
 use super::store::{LoadStore, NewWindow};
 use super::tick::{TickResult, WindowQuery, tick};
@@ -191,6 +191,7 @@ impl Reader {
         // Before the query: the answer may take long, and a change must not seem older than it is.
         let asked_at = Timestamp::now().as_duration().as_secs_f64();
         let answered = self.query(followed, progress.milliseconds, 0, None).await;
+        let is_answered = answered.is_some();
         let evaluated = answered.and_then(|answer| Some((answer.evaluated_at?, answer)));
         let last = progress.newest;
         let read = progress.advance(evaluated.as_ref().map(|(at, _)| *at));
@@ -204,6 +205,10 @@ impl Reader {
                 self.add(followed, progress, answer, (ended_at, false)).await;
             }
             repeated => {
+                if is_answered {
+                    // Errors were counted by the query.
+                    self.refuse(SampleRefusal::Unanswered, 1);
+                }
                 if let Some((evaluated_at, _)) = repeated {
                     let message =
                         "Prometheus answered for a window that was read before; it counts as missing";
@@ -258,8 +263,8 @@ impl Reader {
         match tick(&self.client, &query, roster).await {
             Ok(answer) => Some(answer),
             Err(error) => {
-                if matches!(error, QueryError::Answer(AnswerError::Incomplete(_))) {
-                    self.refuse(SampleRefusal::Truncated, 1);
+                if let Some(refusal) = error.refusal() {
+                    self.refuse(refusal, 1);
                 }
                 tracing::warn!(error = chain(&error), "no counters for a window");
                 None

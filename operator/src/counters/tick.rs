@@ -217,18 +217,25 @@ mod tests {
 
     #[tokio::test]
     async fn bad_answers_leave_the_window_without_data() {
-        for (fault, milliseconds, expected) in [
-            (Fault::Status, 600_000, "Prometheus answers with status 500"),
-            (Fault::Refused, 600_000, "Prometheus refuses the query: query timed out"),
-            (Fault::Silence, 200, "Prometheus did not answer in time"),
+        use SampleRefusal::{Truncated, Unanswered};
+        for (fault, milliseconds, expected, refusal) in [
+            (Fault::Status, 600_000, "Prometheus answers with status 500", Unanswered),
+            (Fault::Refused, 600_000, "Prometheus refuses the query: query timed out", Unanswered),
+            (Fault::Silence, 200, "Prometheus did not answer in time", Unanswered),
             // Before or after the head of the answer.
-            (Fault::Cut, 600_000, "cannot "),
-            (Fault::Truncated, 600_000, "the answer is incomplete: results truncated due to limit"),
-            (Fault::Huge, 600_000, "the answer is incomplete: more than 67108864 bytes"),
+            (Fault::Cut, 600_000, "cannot ", Unanswered),
+            (
+                Fault::Truncated,
+                600_000,
+                "the answer is incomplete: results truncated due to limit",
+                Truncated,
+            ),
+            (Fault::Huge, 600_000, "the answer is incomplete: more than 67108864 bytes", Truncated),
         ] {
             let (ticked, _) = run(fault, milliseconds).await;
-            let error = ticked.unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{fault:?}: {error}");
+            let error = ticked.unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{fault:?}: {error}");
+            assert_eq!(error.refusal(), Some(refusal), "{fault:?}");
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Instance, Placement};
+use crds::{ActorApplication, Instance, Placement, RebalanceMode};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use world::{ApplicationKey, Index, Objects, Ownership};
+use world::{ApplicationKey, Index, Objects, Ownership, Policy};
 
 /// Indexes that all applications share.
 pub struct ClusterLookup<'a> {
@@ -16,6 +17,8 @@ pub struct ClusterLookup<'a> {
     placed: BTreeMap<&'a str, usize>,
     /// The kind of each pool.
     pub kinds: BTreeMap<String, &'a str>,
+    /// The rebalance mode of each known policy.
+    pub modes: BTreeMap<String, RebalanceMode>,
 }
 
 impl<'a> ClusterLookup<'a> {
@@ -45,7 +48,9 @@ impl<'a> ClusterLookup<'a> {
             *placed.entry(assignment.unit.as_str()).or_default() += 1;
         }
         let kinds = objects.pools.iter().map(|pool| (pool.name_any(), pool.spec.kind.as_str())).collect();
-        Self { index, decisions, instances, placed, kinds }
+        let mode = |policy: &ConfigMap| Some((policy.name_any(), Policy::read(policy).ok()?.rebalance.mode));
+        let modes = objects.policies.iter().filter_map(|policy| mode(policy)).collect();
+        Self { index, decisions, instances, placed, kinds, modes }
     }
 
     /// The Placement of an application.

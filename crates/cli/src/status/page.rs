@@ -82,11 +82,12 @@ fn problems(status: &ApplicationStatus, all: bool) -> Vec<String> {
 /// How much is measured, the mode, the last decision for a gain, and what would move or why nothing would.
 fn load(status: &ApplicationStatus) -> Vec<String> {
     let Some(load) = &status.load else { return Vec::new() };
-    let mode = match (load.mode, &load.policy) {
-        (Some(mode), _) => format!("mode {mode}"),
-        (None, Some(policy)) => format!("mode of the policy {policy}"),
-        (None, None) => "mode of the default policy".to_owned(),
+    let of_policy = || {
+        let mode = load.policy_mode.map(|mode| format!(" {mode}")).unwrap_or_default();
+        let policy = load.policy.as_ref().map(|policy| format!("policy {policy}"));
+        format!("mode{mode} of the {}", policy.as_deref().unwrap_or("default policy"))
     };
+    let mode = load.mode.map_or_else(of_policy, |mode| format!("mode {mode}"));
     let mut lines = vec![format!("{} of {} actors are measured; {mode}", load.covered, load.wanted)];
     lines.extend(load.last_decision.as_ref().map(|LastDecision { gain, realised_percent }| {
         let realised = realised_percent.map(|percent| format!(", realised {percent} %"));

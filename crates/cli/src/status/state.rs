@@ -63,6 +63,9 @@ pub struct LoadStatus {
     /// The policy of the application; absent if it has the default policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// The mode of its policy; absent if the application has a mode, or the policy cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_mode: Option<RebalanceMode>,
     /// Whether moves would pay.
     pub would_move: bool,
     /// The reason of the condition `WouldMove`.
@@ -95,8 +98,20 @@ impl LastDecision {
 }
 
 impl LoadStatus {
-    fn of(application: &ActorApplication, decision: Option<&Placement>) -> Option<Self> {
+    fn of(
+        application: &ActorApplication,
+        decision: Option<&Placement>,
+        modes: &BTreeMap<String, RebalanceMode>,
+    ) -> Option<Self> {
         let status = application.status.as_ref()?;
+        // The decision names the default policy.
+        let decided_under = decision.map(|decision| &decision.spec.policy);
+        let policy = application
+            .spec
+            .policy
+            .as_ref()
+            .or(decided_under)
+            .filter(|_| application.spec.rebalance.is_none());
         let counters = status.counters?;
         let condition = status.conditions.iter().find(|it| it.type_ == WOULD_MOVE)?;
         Some(Self {
@@ -104,6 +119,7 @@ impl LoadStatus {
             wanted: counters.wanted,
             mode: application.spec.rebalance,
             policy: application.spec.policy.clone(),
+            policy_mode: policy.and_then(|policy| modes.get(policy)).copied(),
             would_move: condition.status == "True",
             reason: condition.reason.clone(),
             message: condition.message.clone(),
@@ -182,7 +198,7 @@ impl ApplicationStatus {
             found_by: decided.found_by,
             proven_by: decided.proven_by,
             judged: decided.judged,
-            load: LoadStatus::of(application, decision),
+            load: LoadStatus::of(application, decision, &lookup.modes),
             last_moved: reported.last_moved.as_ref().map(|time| time.0.to_string()),
             units: units(&actors, lookup, decision, &instances),
             actors,

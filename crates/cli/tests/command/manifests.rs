@@ -388,6 +388,18 @@ fn notes_on_pools_are_printed() {
 }
 
 #[test]
+fn a_plan_by_the_manifest_says_that_actors_are_measured() {
+    let note = "8 of 8 actors are measured: the operator plans with their measured load, this plan has the manifest's numbers";
+    for (covered, is_noted) in [(8, true), (0, false)] {
+        let status = format!("status: {{counters: {{covered: {covered}, wanted: 8}}}}\n");
+        let measured = another("measured", |text| text + &status);
+        let files = ["-f", measured.path(), "--application", "vision/measured", "--strategy", "greedy"];
+        let ran = plan(&files);
+        assert_eq!(ran.out.contains(note), is_noted, "{}", ran.all());
+    }
+}
+
+#[test]
 fn all_or_nothing_places_all_or_none_and_has_a_remedy_for_all() {
     let cluster = ["-f", "examples/nodes.yaml", "examples/pools.yaml", "examples/topologies", "-f"];
     let together = gang("AllOrNothing");

@@ -129,6 +129,18 @@ fn measured_load() {
     assert!(shown.contains(expected), "{shown}");
     assert!(!shown.contains("WouldMove") && !shown.contains("is refused by b"), "{shown}");
 
+    let policy = "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: throughput, namespace: cairn-system, \
+                  labels: {cairn.dev/policy: 'true'}}, data: {policy.yaml: 'rebalance: {mode: \"Off\"}'}}\n";
+    for (from, to, expected) in [
+        ("spec:\n", "spec:\n", "; mode Off of the default policy\n"),
+        ("spec:\n", "spec:\n  policy: throughput\n", "; mode Off of the policy throughput\n"),
+        ("spec:\n", "spec:\n  policy: other\n", "; mode of the policy other\n"),
+        ("spec:\n", "spec:\n  rebalance: DryRun\n", "; mode DryRun\n"),
+    ] {
+        let shown = shown_of(&(measured.replacen(from, to, 1) + policy));
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+
     let gain =
         "  gain: {expectedPercent: 31, why: change, decidedAt: '2026-01-01T00:00:00.500000Z'}\n  unplaced: [";
     let moved = "  moves:\n  - {actor: server-0, from: b/gpus-0, to: a/gpus-0, decidedAt: '2026-01-01T00:00:00.500000Z', \

@@ -104,6 +104,21 @@ fn other_applications_count_with_their_measured_work() {
 }
 
 #[test]
+fn counters_without_numbers_change_no_byte_of_a_snapshot() {
+    let mut objects = Objects::default();
+    objects.read("test", &world()).unwrap();
+    let (policy, now) = (Policy::builtin("p"), Timestamp::UNIX_EPOCH);
+    let written = |prepare: fn(&mut Index)| {
+        let mut index = Index::of(&objects);
+        prepare(&mut index);
+        assemble(&index, &key("app"), &policy, now).unwrap().snapshot.write()
+    };
+    let without_url = written(|_| ());
+    assert_eq!(written(Index::expect_counters), without_url);
+    assert_eq!(written(|index| index.set_unmeasured(&key("app"))), without_url);
+}
+
+#[test]
 fn windows_judge_load_while_counters_are_unavailable() {
     // `cam-0` overloads its GPU by the manifest.
     let manifest = |mode: &str| {
