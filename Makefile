@@ -230,7 +230,7 @@ $(DONE)/scheduler: | bench-programs
 	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: a plan holds for every order in which its pods are created, so that an actor\nmay wait until others run whose topology spread or affinity counts it.\n\n'; \
 		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.log; \
-		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \
+		printf '\nNodes have taints, cordons and scarce resources. Templates have node selectors, node affinity, tolerations, affinity, anti-affinity, spread, host ports,\ndisks, bound claims, requests of containers or of the whole pod, and overhead; foreign pods have anti-affinity, host ports and requests. Devices have taints and\nclaims of others; each claim holds exactly the device of the plan, and an actor is unplaced only if no device is left.\n'; \
 		printf '\nOne application whose groups all have required anti-affinity over hosts and spread over zones. Costs are the first two levels of the policy\n`throughput`; kube-scheduler places the same pods without a plan. The pods of the plan bind at the first try.\n\n'; \
 		printf '| actors and nodes | placement by | placed | overload | communication | time of the plan |\n|---|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.large.log; \

@@ -34,11 +34,15 @@ struct Subject {
 
 /// The machine-readable explanation.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ExplainReport {
     application: String,
     objective: OrderedMap,
     unplaced: Vec<UnplacedReport>,
     explanation: ExplanationReport,
+    /// Rules of pod templates that only kube-scheduler evaluates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_to_scheduler: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -147,6 +151,7 @@ fn report(subject: &Subject) -> ExplainReport {
         objective: report::objective(&subject.snapshot, &subject.cost),
         unplaced: UnplacedReport::new(&subject.snapshot, &subject.unplaced),
         explanation: ExplanationReport::new(&subject.explained),
+        left_to_scheduler: subject.snapshot.file().left_to_scheduler.clone(),
         notes: subject.notes.clone(),
     }
 }
@@ -165,6 +170,7 @@ fn render(subject: &Subject, style: Style) -> String {
     let count = style.paint(tone, &format!("{placed}/{all} actors placed"));
     sections.extend([
         unplaced_section(snapshot, unplaced, style),
+        section("Left to the scheduler", Tone::Change, &snapshot.file().left_to_scheduler, style),
         section("Notes", Tone::Change, &subject.notes, style),
         format!("{count} · {}\n", summary::objective(snapshot, &subject.cost)),
     ]);

@@ -30,6 +30,7 @@ pub use demand::pods::{is_terminal, pod_requests, unit_of};
 pub use demand::requested::desired_actors;
 pub use index::Index;
 pub use index::device_events::{DraSummary, PublishedDevice, claimed_unit};
+pub use index::namespaces::POD_ANNOTATIONS;
 pub use index::objects::{ApplicationKey, Objects, ReadError};
 pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;

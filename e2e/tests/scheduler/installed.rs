@@ -68,6 +68,7 @@ pub fn read(name: &str, manifests: &str) -> (World, Vec<Value>) {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"world": name}}}),
         ],
         runtime_class: None,
+        volumes: Vec::new(),
         nodes: Vec::new(),
         foreign: Vec::new(),
         pool: json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": name},

@@ -104,6 +104,7 @@ fn world(actors: usize, nodes: usize) -> World {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {WORLD: name}}}),
         ],
         runtime_class: None,
+        volumes: Vec::new(),
         nodes: (0..nodes).map(node).collect(),
         foreign: Vec::new(),
         pool: json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": name},

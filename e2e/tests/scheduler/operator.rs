@@ -52,8 +52,10 @@ fn marker(replicas: usize) -> Value {
 async fn surplus_actors_wait_with_a_reason_and_none_is_evicted() {
     let (world, others) = read("surplus", &manifests());
     let env = Env::new(&world, &others).await;
+    let applied = Instant::now();
     env.apply(&world.application).await;
     let state = env.wait_placed("app", NODES, ACTORS - NODES).await;
+    println!("{NODES} of {ACTORS} actors are placed after {:.1} s", applied.elapsed().as_secs_f64());
     let mut nodes = state.nodes.clone();
     nodes.dedup();
     assert_eq!(nodes.len(), NODES, "one on each node: {:?}", state.nodes);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use e2e::{Cluster, Nodes, wait};
 use k8s_openapi::api::{
-    core::v1::{Namespace, Node, Pod, ServiceAccount},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount},
     node::v1::RuntimeClass,
 };
 use kube::{
@@ -89,6 +89,7 @@ impl<'a> Trial<'a> {
             let made = wait::until(TIMEOUT, async || accounts.get("default").await).await;
             made.map_err(|seen| anyhow!("no default ServiceAccount in {namespace}: {seen}"))?;
         }
+        trial.create_volumes().await?;
         cluster.wait_nodes_ready(&world.nodes.iter().map(name_of).collect::<Vec<_>>()).await?;
         for foreign in &world.foreign {
             let namespace = foreign["metadata"]["namespace"].as_str().context("it has no namespace")?;
@@ -98,6 +99,25 @@ impl<'a> Trial<'a> {
         }
         trial.wait_foreign().await?;
         Ok(trial)
+    }
+
+    /// Creates the volumes with their claims and waits until they are bound.
+    async fn create_volumes(&self) -> Result<()> {
+        let claims = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), self.world.namespace());
+        for (volume, claim) in &self.world.volumes {
+            create_all::<PersistentVolume>(&Api::all(self.client.clone()), std::slice::from_ref(volume))
+                .await?;
+            create_all::<PersistentVolumeClaim>(&claims, std::slice::from_ref(claim)).await?;
+        }
+        for name in self.world.volumes.iter().map(|(_, claim)| name_of(claim)) {
+            let bound = wait::until(TIMEOUT, async || {
+                let phase = claims.get(&name).await?.status.and_then(|status| status.phase);
+                ensure!(phase.as_deref() == Some("Bound"), "{name} is {phase:?}");
+                anyhow::Ok(())
+            });
+            bound.await.map_err(|seen| anyhow!("a claim is not bound: {seen}"))?;
+        }
+        Ok(())
     }
 
     /// Waits until the foreign pods run, so that kube-scheduler knows them.
@@ -271,6 +291,10 @@ impl<'a> Trial<'a> {
             let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
             pods.delete_collection(&now, &ListParams::default()).await?;
             Api::<Namespace>::all(self.client.clone()).delete(&namespace, &DeleteParams::default()).await?;
+        }
+        // Deleted once the claims are gone.
+        for name in self.world.volumes.iter().map(|(volume, _)| name_of(volume)) {
+            Api::<PersistentVolume>::all(self.client.clone()).delete(&name, &DeleteParams::default()).await?;
         }
         if let Some(class) = &self.world.runtime_class {
             Api::<RuntimeClass>::all(self.client.clone()).delete(&name_of(class), &now).await?;

@@ -13,6 +13,8 @@ pub struct World {
     pub namespaces: Vec<Value>,
     /// Its runtime class, if pods name one.
     pub runtime_class: Option<Value>,
+    /// Volumes, and the claims of the application's namespace that they are bound to.
+    pub volumes: Vec<(Value, Value)>,
     /// The nodes.
     pub nodes: Vec<Value>,
     /// Bound pods of other owners.
@@ -28,7 +30,8 @@ impl World {
     pub fn yaml(&self) -> Result<String> {
         let cluster = self.namespaces.iter().chain(&self.runtime_class).chain(&self.nodes);
         let foreign: Vec<Value> = self.foreign.iter().map(stored).collect();
-        let all = cluster.chain(&foreign).chain([&self.pool, &self.application]);
+        let volumes = self.volumes.iter().flat_map(|(volume, claim)| [volume, claim]);
+        let all = cluster.chain(volumes).chain(&foreign).chain([&self.pool, &self.application]);
         let documents = all.map(|object| serde_yaml::to_string(object).context("an object has no YAML form"));
         Ok(documents.collect::<Result<Vec<_>>>()?.join("---\n"))
     }

@@ -212,9 +212,9 @@ fn findings(
     let placed_message = match spec {
         None => "nothing is decided yet".to_owned(),
         Some(spec) if spec.unplaced.is_empty() => {
-            format!("all {wanted} actors are placed: {}", describe_objective(spec))
+            format!("all {wanted} actors are placed: {}{}", describe_objective(spec), describe_left(spec))
         }
-        Some(spec) => describe_unplaced(spec),
+        Some(spec) => describe_unplaced(spec) + &describe_left(spec),
     };
     let all_placed = spec.is_some() && placed == wanted;
     findings.push(ready(outcome, all_placed, (wanted, running)));
@@ -292,14 +292,19 @@ pub fn describe_objective(spec: &PlacementSpec) -> String {
     let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
     let proof = match (spec.optimal, spec.gap_percent) {
         (true, _) if spec.left_to_scheduler.is_empty() => ", proven optimal".to_owned(),
-        (true, _) => {
-            let left = spec.left_to_scheduler.join("; ");
-            format!(", proven optimal under the rules that Cairn models; left to the scheduler: {left}")
-        }
+        (true, _) => ", proven optimal under the rules that Cairn models".to_owned(),
         (false, Some(gap)) => format!(", optimality gap at most {gap} %"),
         (false, None) => String::new(),
     };
     format!("{}{proof}", values.join(", "))
+}
+
+/// The rules that the plan does not model.
+fn describe_left(spec: &PlacementSpec) -> String {
+    match spec.left_to_scheduler.as_slice() {
+        [] => String::new(),
+        left => format!("; left to the scheduler: {}", left.join("; ")),
+    }
 }
 
 fn describe_unplaced(spec: &PlacementSpec) -> String {
@@ -409,6 +414,35 @@ mod tests {
             ("2/2/2/2 refused", "false NotAccepted: there is no policy x"),
         ] {
             assert_eq!(ready(world), expected, "{world}");
+        }
+    }
+
+    #[test]
+    fn the_condition_placed_names_what_is_left_to_the_scheduler() {
+        let rules = ["a: preferred node affinity", "ResourceQuota q: its scopes"];
+        let (placed, unplaced) = ("all 1 actors are placed: overload 0", "1 actor is unplaced: a-0");
+        let left = "; left to the scheduler: a: preferred node affinity; ResourceQuota q: its scopes";
+        let proven = ", proven optimal under the rules that Cairn models";
+        for (optimal, gap_percent, rules, surplus, expected) in [
+            (true, None, &rules[..0], 0, format!("{placed}, proven optimal")),
+            (true, None, &rules[..], 0, format!("{placed}{proven}{left}")),
+            (false, Some(7), &rules[..], 0, format!("{placed}, optimality gap at most 7 %{left}")),
+            (true, None, &rules[..], 1, format!("{unplaced}{left}")),
+        ] {
+            let surplus = vec![crds::UnplacedActor { actor: "a-0".to_owned(), reasons: Vec::new() }; surplus];
+            let decided = PlacementSpec {
+                levels: vec!["overload".to_owned()],
+                left_to_scheduler: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+                unplaced: surplus,
+                optimal,
+                gap_percent,
+                ..PlacementSpec::default()
+            };
+            let outcome = Outcome { decision: Some(Placement::new("app", decided)), ..Outcome::default() };
+            let spec = serde_json::from_value(serde_json::json!({"actors": []})).unwrap();
+            let findings = findings(&ActorApplication::new("app", spec), &outcome, (1, 1, 1));
+            let message = &findings.iter().find(|it| it.type_ == "Placed").unwrap().message;
+            assert_eq!(*message, expected);
         }
     }
 

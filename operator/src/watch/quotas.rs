@@ -56,7 +56,7 @@ impl Indexed for Namespace {
             caches.change(|index| index.remove_namespace(&name));
             return;
         }
-        let facts = (namespace.labels(), &namespace.metadata.deletion_timestamp);
+        let facts = (namespace.labels(), namespace.annotations(), &namespace.metadata.deletion_timestamp);
         if filter.changed(namespace.as_ref(), &facts) {
             caches.change(|index| index.put_namespace(&namespace));
             caches.enqueue_namespace(&name);

@@ -70,10 +70,11 @@ pub fn quota(quota: &mut ResourceQuota) {
     quota.status = None;
 }
 
-/// Keeps labels and deletion.
+/// Keeps labels, deletion, and the annotations that admission of pods reads.
 pub fn namespace(namespace: &mut Namespace) {
     metadata(namespace);
-    (namespace.spec, namespace.status, namespace.metadata.annotations) = (None, None, None);
+    namespace.annotations_mut().retain(|key, _| world::POD_ANNOTATIONS.contains(&key.as_str()));
+    (namespace.spec, namespace.status) = (None, None);
 }
 
 /// Keeps labels, taints and allocatable resources.

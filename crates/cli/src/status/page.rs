@@ -28,6 +28,7 @@ pub fn screen(status: &ApplicationStatus, all: bool, style: Style) -> String {
         section("Tolerated violations", Tone::Change, &status.excused, style),
         section("Measured load", Tone::Heading, &load(status), style),
         section("Problems", Tone::Bad, &problems(status, all), style),
+        section("Left to the scheduler", Tone::Change, &status.left_to_scheduler, style),
         objective_line(status),
     ])
 }
@@ -170,7 +171,8 @@ fn objective_line(status: &ApplicationStatus) -> String {
         return String::new();
     }
     let proof = match status.optimal {
-        Some(true) => ", proven optimal",
+        Some(true) if status.left_to_scheduler.is_empty() => ", proven optimal",
+        Some(true) => ", proven optimal under the rules that Cairn models",
         _ => "",
     };
     let [found, proven, judged] = [&status.found_by, &status.proven_by, &status.judged].map(Option::as_deref);

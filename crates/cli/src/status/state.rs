@@ -29,6 +29,9 @@ pub struct ApplicationStatus {
     pub levels: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimal: Option<bool>,
+    /// Rules of pod templates that only kube-scheduler evaluates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_to_scheduler: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,6 +196,7 @@ impl ApplicationStatus {
                 .filter(|updated| reported.revision.is_some() && *updated < counts.placed),
             objective: reported.objective.clone(),
             optimal: reported.optimal,
+            left_to_scheduler: decided.left_to_scheduler,
             excused: decided.excused.iter().map(excused).collect(),
             levels: decided.levels,
             found_by: decided.found_by,

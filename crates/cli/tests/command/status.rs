@@ -112,6 +112,19 @@ fn one_application() {
 }
 
 #[test]
+fn a_proof_is_qualified_by_what_is_left_to_the_scheduler() {
+    let left = "  leftToScheduler: ['server: preferred pod affinity', 'ResourceQuota q: its scopes']\n  foundBy: search";
+    let dump = File::new("dump.yaml", &DUMP.replacen("  foundBy: search", left, 1));
+    let status = ["status", "shop/web", "-f", dump.path()];
+    let shown = cairn(&status).out;
+    let expected = "Left to the scheduler\n  server: preferred pod affinity\n  ResourceQuota q: its scopes\n\noverload 0 · \
+                    communication+migration 42, proven optimal under the rules that Cairn models (found by search, ";
+    assert!(shown.contains(expected), "{shown}");
+    let report = cairn(&[&status[..], &["-o", "json"]].concat()).json();
+    assert_eq!(report["leftToScheduler"][1], "ResourceQuota q: its scopes");
+}
+
+#[test]
 fn measured_load() {
     let load = "counters: {covered: 2, wanted: 3}\n  conditions:\n  - {type: WouldMove, status: 'True', reason: DryRun, message: would move server-0, \
                 lastTransitionTime: '2026-01-01T00:00:00Z'}\n";

@@ -1,4 +1,4 @@
-//! Labels and deletion of namespaces, and the defaults of their `LimitRange`s.
+//! Labels, annotations and deletion of namespaces, and the defaults of their `LimitRange`s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,20 @@ use crate::demand::pods::Amounts;
 use crate::index::names::{Name, namespace_of};
 use crate::numbers::quantity;
 
+/// Annotations of namespaces by which admission changes or rejects pods.
+pub const POD_ANNOTATIONS: [&str; 4] = [
+    "scheduler.alpha.kubernetes.io/node-selector",
+    "scheduler.alpha.kubernetes.io/defaultTolerations",
+    "scheduler.alpha.kubernetes.io/tolerationsWhitelist",
+    "openshift.io/node-selector",
+];
+
 /// Labels and limits by namespace, and the namespaces that are being deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
+    /// Those of [`POD_ANNOTATIONS`] that select or restrict something, by namespace.
+    pub annotations: BTreeMap<String, BTreeSet<&'static str>>,
     pub limits: BTreeMap<Name, Arc<LimitRange>>,
     /// Namespaces that are being deleted.
     pub terminating: BTreeSet<String>,

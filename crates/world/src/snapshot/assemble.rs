@@ -150,7 +150,7 @@ pub fn assemble_measured(
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(index, (application, &actors), &free, &offer, (&bound, now)),
-        left_to_scheduler: left_to_scheduler(index, (application, &actors)),
+        left_to_scheduler: left_to_scheduler(index, (application, &actors), &offer),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);

@@ -13,6 +13,14 @@ const WORLD: &str = r#"
 ---
 {apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}
 ---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv, uid: pv-uid}, spec: {capacity: {storage: 1Gi}}, status: {phase: Bound}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d, nodeName: n0,
+  pool: {name: n0, generation: 1, resourceSliceCount: 1}, devices: [{name: g0}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: t}, spec: {driver: d, nodeName: n1,
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}, devices: [{name: g1}]}}
+---
 {apiVersion: v1, kind: Pod, metadata: {name: foreign, namespace: ns, uid: foreign-pod}, spec: {nodeName: n0, containers: [{name: c}]}}
 ---
 {apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns, uid: app-uid}, spec: {actors: [
@@ -76,8 +84,11 @@ fn constrained(reason: &str, change: (&str, &str), seconds: i64) -> String {
 fn refusals_last_as_long_as_their_cause_for_running_actors() {
     const STORAGE: &str = "node(s) did not have enough free storage";
     const FULL: &str = "Insufficient example.com/licence";
+    const DEVICES: &str = "cannot allocate all claims";
     let unchanged = ("", "");
     let (both, running) = ("w-0 w-1 not n0, w-0 only n1", "w-1 not n0");
+    let (more_devices, elsewhere) = (("{name: g0}", "{name: g0}, {name: g2}"), ("{name: g1}", "{name: g3}"));
+    let free_volume = ("phase: Bound", "phase: Available");
     let other_status = ("{allocatable", "{conditions: [], allocatable");
     for (reason, change, seconds, expected) in [
         (STORAGE, unchanged, EXPIRY - 1, both),
@@ -88,6 +99,13 @@ fn refusals_last_as_long_as_their_cause_for_running_actors() {
         (STORAGE, ("template: {spec: {", "template: {spec: {priority: 7, "), EXPIRY, ""),
         (STORAGE, ("foreign-pod", "another-pod"), EXPIRY, running),
         (STORAGE, ("metadata: {name: cpus}", "metadata: {name: cpu-pool}"), EXPIRY, ""),
+        // Volumes and devices are a cause of refusals that are about them.
+        (STORAGE, free_volume, EXPIRY, ""),
+        (STORAGE, more_devices, EXPIRY, running),
+        (DEVICES, free_volume, EXPIRY, running),
+        (DEVICES, more_devices, EXPIRY, ""),
+        (DEVICES, elsewhere, EXPIRY, running),
+        ("node(s) had no available disk", ("foreign-pod", "another-pod"), EXPIRY, ""),
         // Pods are a cause only of refusals for lack of resources.
         (FULL, unchanged, EXPIRY, running),
         (FULL, ("foreign-pod", "another-pod"), EXPIRY, ""),

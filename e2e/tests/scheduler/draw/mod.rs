@@ -6,6 +6,7 @@
 mod relations;
 mod resources;
 mod template;
+mod volumes;
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -32,13 +33,16 @@ pub fn world(seed: u64) -> World {
     let mut draw = Draw { rng: Rng::with_seed(seed), name: format!("w{seed}"), runtime_class: None };
     let nodes: Vec<Value> = (0..draw.rng.usize(2..=5)).map(|index| draw.node(index)).collect();
     let foreign = (0..draw.rng.usize(0..=6)).map(|index| draw.foreign(index, &nodes)).collect();
-    let application = draw.application();
+    let mut application = draw.application();
     let pool = draw.pool();
     let namespaces = ["a", "b"].map(|suffix| draw.namespace(suffix)).into();
+    // Last, so that the rest of a world does not depend on it.
+    let volumes = draw.volumes(&mut application, &nodes);
     World {
         name: draw.name,
         namespaces,
         runtime_class: draw.runtime_class,
+        volumes,
         nodes,
         foreign,
         pool,

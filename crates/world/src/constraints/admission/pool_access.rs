@@ -13,6 +13,7 @@ use crate::Index;
 use crate::constraints::nodes::selectors::labels_match;
 use crate::demand::actors::ApplicationActors;
 use crate::index::names::namespace_of;
+use crate::index::namespaces::POD_ANNOTATIONS;
 use crate::units::offer::Offer;
 
 impl Index {
@@ -25,6 +26,11 @@ impl Index {
         } else {
             self.namespaces.terminating.remove(&name);
         }
+        let restricts = |key: &&str| {
+            namespace.annotations().get(*key).is_some_and(|value| !matches!(value.trim(), "" | "[]"))
+        };
+        let annotations = POD_ANNOTATIONS.into_iter().filter(restricts).collect();
+        self.namespaces.annotations.insert(name.clone(), annotations);
         // `SetDefaults_Namespace`; a file may lack the label.
         let mut labels = namespace.labels().clone();
         labels.extend(name_label(&name));
@@ -34,6 +40,7 @@ impl Index {
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
         self.namespaces.labels.remove(name);
+        self.namespaces.annotations.remove(name);
         self.namespaces.terminating.remove(name);
     }
 
@@ -41,6 +48,7 @@ impl Index {
     pub fn retain_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
+        self.namespaces.annotations.retain(|name, _| names.contains(name.as_str()));
         self.namespaces.terminating.retain(|name| names.contains(name.as_str()));
     }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    Container, LimitRange, LimitRangeItem, PodSpec, ResourceQuota, ResourceRequirements,
+    Container, LimitRange, LimitRangeItem, PersistentVolumeClaimSpec, PodSpec, ResourceQuota,
+    ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
 use crate::Index;
+use crate::constraints::volumes::volume_claims::ephemeral;
 use crate::demand::pods::{
     Amounts, Quantities, container_totals, is_huge_page, is_pod_level, is_pod_level_resource, parse,
     pod_totals,
@@ -128,7 +130,8 @@ fn resources(container: &Container) -> (Option<&Amounts>, Option<&Amounts>) {
     (given.and_then(|it| it.requests.as_ref()), given.and_then(|it| it.limits.as_ref()))
 }
 
-/// `PodValidateLimitFunc` of the admission plugin `LimitRanger`.
+/// `PodValidateLimitFunc` and `PersistentVolumeClaimValidateLimitFunc` of the admission plugin `LimitRanger`. A pod waits for the
+/// claims of its ephemeral volumes.
 fn item_obstacle(name: &str, item: &LimitRangeItem, spec: &PodSpec) -> Option<String> {
     match item.type_.as_str() {
         "Container" => all(spec).find_map(|container| {
@@ -143,8 +146,28 @@ fn item_obstacle(name: &str, item: &LimitRangeItem, spec: &PodSpec) -> Option<St
             let problem = bounds_problem(item, &requests, &limits)?;
             Some(format!("LimitRange {name}: the pod {problem}"))
         }
+        "PersistentVolumeClaim" => ephemeral(spec).find_map(|(volume, claim)| {
+            Some(format!("LimitRange {name}: the claim of volume {volume} {}", claim_problem(item, claim)?))
+        }),
         _ => None,
     }
+}
+
+/// What violates a minimum or maximum of claims.
+fn claim_problem(item: &LimitRangeItem, claim: &PersistentVolumeClaimSpec) -> Option<String> {
+    let requests = parse(claim.resources.as_ref().and_then(|it| it.requests.as_ref()), None).ok()?;
+    let minimum = item.min.iter().flatten().map(|bound| (bound, Ordering::Less, "less", "minimum"));
+    let maximum = item.max.iter().flatten().map(|bound| (bound, Ordering::Greater, "more", "maximum"));
+    minimum.chain(maximum).find_map(|((resource, bound), outside, word, name)| {
+        let limit = quantity(&bound.0).ok()?;
+        match requests.get(resource).map(|asked| asked.cmp(&limit)) {
+            None => Some(format!("needs a request of {resource}")),
+            Some(order) if order == outside => {
+                Some(format!("requests {word} {resource} than the {name} of {}", bound.0))
+            }
+            Some(_) => None,
+        }
+    })
 }
 
 /// What violates a minimum, a maximum or the ratio of limit to request.

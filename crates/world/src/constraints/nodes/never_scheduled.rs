@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::{Node, PodSpec};
+use kube::ResourceExt;
 use placement::file::{Constraint, Places};
 
 use crate::Index;
@@ -31,7 +32,9 @@ pub(crate) fn never_scheduled(
             let on_node = || {
                 let node = index.nodes.get(&unit.node)?;
                 let elsewhere = || allocated_elsewhere(index, &namespace, &admitted.spec, node);
-                elsewhere().or_else(|| devices.obstacle(&admitted.devices, node))
+                other_system(&admitted.spec, node)
+                    .or_else(elsewhere)
+                    .or_else(|| devices.obstacle(&admitted.devices, node))
             };
             if let Some(reason) = admitted.obstacle.clone().or_else(on_node) {
                 units.entry(reason).or_default().push(unit.id.clone());
@@ -48,6 +51,13 @@ pub(crate) fn never_scheduled(
         reason: Some(reason),
     };
     kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
+}
+
+/// Why the kubelet of a node rejects the pod: it is for another operating system.
+fn other_system(spec: &PodSpec, node: &Node) -> Option<String> {
+    let needed = &spec.os.as_ref()?.name;
+    let has = node.labels().get("kubernetes.io/os").filter(|has| *has != needed)?;
+    Some(format!("the template is for {needed}, the node runs {has}"))
 }
 
 /// Why the devices that are allocated to a claim of the pod cannot be used on a node.

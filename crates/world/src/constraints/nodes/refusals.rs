@@ -6,13 +6,16 @@ use std::sync::Arc;
 use control::RefusalKey;
 use crds::{ActorApplication, RefusalScope};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use k8s_openapi::api::storage::v1::CSIStorageCapacity;
 use kube::ResourceExt;
 use placement::file::{Constraint, Places};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::constraints::admission::admits::AdmittedSpecs;
-use crate::constraints::volumes::volume_claims::claims_of;
+use crate::constraints::nodes::selectors::{labels_match, selects};
+use crate::constraints::volumes::volume_claims::{allows, claimed_by, claims_of};
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::pods::{is_terminal, unit_of};
 use crate::digest::digest;
@@ -23,13 +26,31 @@ use crate::units::unit::Unit;
 use crate::{ActorName, ApplicationKey, Index};
 
 /// Parts of messages that are about the pods on the node.
-const ABOUT_PODS: [&str; 6] =
-    ["Insufficient ", "Too many pods", "free ports", "max volume count", "OutOf", "UnexpectedAdmissionError"];
+const ABOUT_PODS: [&str; 7] = [
+    "Insufficient ",
+    "Too many pods",
+    "free ports",
+    "max volume count",
+    "available disk",
+    "OutOf",
+    "UnexpectedAdmissionError",
+];
 /// Parts of messages whose cause may be pods on other nodes. Plans know these rules, so such a refusal only expires.
-const ABOUT_PEERS: [&str; 2] = ["affinity rules", "topology spread constraints"];
+const ABOUT_PEERS: [&str; 3] = ["affinity rules", "topology spread constraints", "ReadWriteOncePod"];
+/// Parts of messages that are about the volumes that the node can use.
+const ABOUT_VOLUMES: [&str; 6] = [
+    "persistent volumes to bind",
+    "PersistentVolume's node affinity",
+    "non-existent pv",
+    "free storage",
+    "available volume zone",
+    "max volume count",
+];
+/// Parts of messages that are about the devices that the node can use.
+const ABOUT_DEVICES: [&str; 3] = ["cannot allocate all claims", "resourceclaim", "resource claim"];
 
 /// Digest of the objects that made a node refuse pods of a group and kind with this message: the node, the template, its claims
-/// and, if the message is about them, the pods on the node. `None` if the node does not exist or the cause may be elsewhere.
+/// and, if the message is about them, pods, volumes or devices of the node. `None` if the node does not exist or the cause may be elsewhere.
 pub fn refusal_cause(
     index: &Index,
     application: &ActorApplication,
@@ -69,8 +90,40 @@ pub fn refusal_cause(
         "defaults": defaults,
         "claims": claims,
         "pods": pods.collect::<BTreeSet<_>>(),
+        "volumes": is_about(&ABOUT_VOLUMES).then(|| volumes(index, refused)),
+        "devices": is_about(&ABOUT_DEVICES).then(|| devices(index, refused)),
     });
     Some(digest(&cause.to_string()))
+}
+
+/// The volumes that a node can use, the storage near it, and its limits.
+fn volumes(index: &Index, node: &Node) -> Value {
+    let objects = &index.scheduling;
+    let volumes = objects.volumes.iter().filter(|(_, volume)| allows(volume, node)).map(|(name, volume)| {
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_ref());
+        json!([name, volume.uid(), claimed_by(volume).map(|claim| &claim.uid), phase])
+    });
+    let is_near = |it: &&Arc<CSIStorageCapacity>| {
+        it.node_topology.as_ref().is_some_and(|nodes| labels_match(nodes, node.labels()))
+    };
+    let capacities = objects.storage_capacities.values().filter(is_near);
+    let capacities = capacities.map(|it| json!([it.uid(), it.capacity, it.maximum_volume_size]));
+    let limits = objects.csi_nodes.get(&node.name_any()).map(|node| &node.spec.drivers);
+    json!([volumes.collect::<Vec<_>>(), capacities.collect::<Vec<_>>(), limits])
+}
+
+/// The devices that are published for a node or for several, and the claims that hold devices there.
+fn devices(index: &Index, node: &Node) -> Value {
+    let objects = &index.scheduling;
+    let is_elsewhere =
+        |slice: &ResourceSlice| slice.spec.node_name.as_ref().is_some_and(|it| *it != node.name_any());
+    let slices = objects.resource_slices.values().filter(|slice| !is_elsewhere(slice));
+    let holds = |claim: &&Arc<ResourceClaim>| {
+        let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
+        allocation.is_some_and(|it| it.node_selector.as_ref().is_none_or(|nodes| selects(nodes, node)))
+    };
+    let claims = objects.resource_claims.values().filter(holds).map(|claim| (claim.uid(), claim.name_any()));
+    json!([slices.map(|slice| &slice.spec).collect::<Vec<_>>(), claims.collect::<Vec<_>>()])
 }
 
 /// Active refusals of an application.

@@ -15,6 +15,9 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taint by which an administrator confirms that an unreachable node is shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
+/// Effect of a taint that only ranks nodes.
+const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+
 /// Whether labels match a selector; unknown operators never match.
 pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let by_label = selector.match_labels.iter().flatten();
@@ -58,9 +61,15 @@ pub(crate) fn rejects_by_selector(spec: &PodSpec, node: &Node) -> bool {
 
 /// Whether the pod tolerates all taints of a node that keep pods away.
 pub(crate) fn tolerates_all(spec: &PodSpec, node: &Node) -> bool {
-    let keeps_away = |taint: &&Taint| taint.effect != "PreferNoSchedule";
+    let keeps_away = |taint: &&Taint| taint.effect != PREFER_NO_SCHEDULE;
     let tolerated = |taint: &Taint| spec.tolerations.iter().flatten().any(|it| tolerates(it, taint));
     taints(node).filter(keeps_away).all(tolerated)
+}
+
+/// Whether a node should rather have other pods, by a taint that the pod does not tolerate.
+pub(crate) fn is_for_others(spec: &PodSpec, node: &Node) -> bool {
+    let tolerated = |taint: &Taint| spec.tolerations.iter().flatten().any(|it| tolerates(it, taint));
+    taints(node).any(|taint| taint.effect == PREFER_NO_SCHEDULE && !tolerated(taint))
 }
 
 fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
@@ -117,7 +126,7 @@ fn taint_objection(spec: &PodSpec, node: &Node) -> Option<Objection> {
     let node_spec = node.spec.as_ref()?;
     let name = node.name_any();
     let tolerated = |taint: &Taint| spec.tolerations.iter().flatten().any(|t| tolerates(t, taint));
-    let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
+    let refused = |taint: &&Taint| taint.effect != PREFER_NO_SCHEDULE && !tolerated(taint);
     // The strictest taint decides whether running pods may stay; a cordon lets them.
     let taint =
         node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !lets_running_pods_stay(taint));
@@ -171,7 +180,7 @@ pub(crate) fn is_out_of_service(node: &Node) -> bool {
 /// Whether a node may reject new pods.
 pub(crate) fn has_repelling_taint(node: &Node) -> bool {
     let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    is_cordoned || taints(node).any(|taint| taint.effect != "PreferNoSchedule")
+    is_cordoned || taints(node).any(|taint| taint.effect != PREFER_NO_SCHEDULE)
 }
 
 fn taints(node: &Node) -> impl Iterator<Item = &Taint> {

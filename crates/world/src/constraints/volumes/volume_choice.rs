@@ -10,7 +10,7 @@ use placement::file::Constraint;
 
 use crate::Index;
 use crate::constraints::pods::existing_pods::existing_pods;
-use crate::constraints::pods::pod_templates::{PodRules, PodTemplate, templates};
+use crate::constraints::pods::pod_templates::{PodRules, PodTemplate};
 use crate::constraints::volumes::static_volumes::{Demand, demands};
 use crate::constraints::volumes::volume_claims::{UnboundClaim, allows, can_provision, capacity, is_static};
 use crate::demand::actors::ApplicationActors;
@@ -78,25 +78,28 @@ fn is_starved(choices: &[Choice], node: &Node) -> bool {
 pub(crate) fn undecided_volumes(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
+    templates: &[PodTemplate],
 ) -> Vec<String> {
-    let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
-    let has_volumes = ways.any(|way| way.template.spec.as_ref().is_some_and(|spec| spec.volumes.is_some()));
+    let has_volumes = templates.iter().any(|template| template.spec.volumes.is_some());
     if !has_volumes || are_volumes_unknown(index) {
         return Vec::new();
     }
     let namespace = namespace_of(application);
-    let templates = templates(index, application, actors);
     let claims: Vec<Vec<UnboundClaim>> = templates
         .iter()
         .map(|template| UnboundClaim::of_pod(index, &namespace, None, &template.spec))
         .collect();
-    let mut found = provisioned_for_several(index, &templates, &claims);
+    let mut found = provisioned_for_several(index, templates, &claims);
+    for (template, claims) in templates.iter().zip(&claims) {
+        let at_once = claims.iter().filter(|claim| claim.is_bound_at_once(index));
+        found.extend(at_once.map(|it| format!("{}: where the claim {} is bound", template.group(), it.name)));
+    }
     let none = BTreeSet::new();
     let own: Vec<Vec<Demand>> = claims.iter().map(|claims| demands(index, claims, &none)).collect();
     if own.iter().all(Vec::is_empty) {
         return found;
     }
-    let existing = existing_pods(index, (application, actors), &templates);
+    let existing = existing_pods(index, (application, actors), templates);
     let others = existing.iter().flat_map(|pod| {
         let claims = UnboundClaim::of_pod(index, pod.namespace, Some(pod.short_name()), &pod.spec);
         demands(index, &claims, &none)

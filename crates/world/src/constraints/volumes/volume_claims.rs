@@ -190,6 +190,11 @@ impl<'a> UnboundClaim<'a> {
         class_of(index, &self.spec).filter(|class| self.is_ephemeral || waits(class))
     }
 
+    /// Whether its volume is made or chosen as soon as its pod exists, wherever the pod is placed.
+    pub fn is_bound_at_once(&self, index: &Index) -> bool {
+        self.is_ephemeral && class_of(index, &self.spec).is_some_and(|class| !waits(class))
+    }
+
     /// Whether the driver of a class has room for its volume near a node, if the driver publishes that.
     pub fn has_capacity(&self, index: &Index, class: &StorageClass, node: &Node) -> bool {
         let objects = &index.scheduling;

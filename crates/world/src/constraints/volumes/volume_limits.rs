@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::ActorApplication;
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, Volume};
 use k8s_openapi::api::storage::v1::StorageClass;
 use placement::file::Constraint;
 
 use crate::Index;
-use crate::constraints::pods::pod_templates::PodRules;
+use crate::constraints::pods::existing_pods::existing_pods;
+use crate::constraints::pods::pod_templates::{ExistingPod, PodRules, PodTemplate};
 use crate::constraints::volumes::volume_claims::{claim_name, claims_of, class_of, ephemeral, volume_of};
-use crate::constraints::volumes::volume_rooms::{Need, Room, limit_rooms};
-use crate::index::names::Name;
+use crate::constraints::volumes::volume_rooms::{Need, Room, limit_rooms, may_exceed};
+use crate::demand::actors::ApplicationActors;
+use crate::index::names::{Name, namespace_of};
+use crate::units::offer::Offer;
 
 /// Provisioners and disks of Kubernetes itself, each with the CSI driver that serves them.
 const MIGRATED: [(&str, &str); 5] = [
@@ -21,18 +25,66 @@ const MIGRATED: [(&str, &str); 5] = [
     ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
 ];
 
+/// By driver: the volumes that the pods of each template need.
+type Needs = BTreeMap<String, Vec<Need>>;
+
+/// By node and driver: the volumes that are attached.
+type Attached<'a> = BTreeMap<(&'a str, String), BTreeSet<Name>>;
+
 /// Constraints by the limits of nodes: one set for each driver, over all templates.
 pub(crate) fn volume_limits(of: &PodRules) -> Vec<Constraint> {
     let index = of.index;
     if index.scheduling.csi_nodes.is_empty() {
         return Vec::new();
     }
-    // By driver: what each template needs.
-    let mut needs: BTreeMap<String, Vec<Need>> = BTreeMap::new();
-    let none = vec![Need::default(); of.templates.len()];
-    for (position, template) in of.templates.iter().enumerate() {
+    let attached = attached(index, of.existing);
+    let rules = needs(index, of.namespace, of.templates).into_iter().flat_map(|(driver, needs)| {
+        let rooms = rooms(index, of.offer, &attached, &driver);
+        limit_rooms(of, &needs, &rooms, &format!("the node has no room for more volumes of {driver}"))
+    });
+    rules.collect()
+}
+
+/// What plans do not model of the limits of nodes, each as a sentence.
+pub(crate) fn unmodelled_limits(
+    index: &Index,
+    own: (&ActorApplication, &ApplicationActors),
+    templates: &[PodTemplate],
+    offer: &Offer,
+) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    if index.scheduling.csi_nodes.is_empty() {
+        return found;
+    }
+    let mut known: Option<Attached> = None;
+    for (driver, needs) in needs(index, &namespace_of(own.0), templates) {
+        let mut rooms = rooms(index, offer, &Attached::new(), &driver);
+        if rooms.is_empty() {
+            continue;
+        }
+        let mut left = vec!["volumes still attached to nodes"];
+        // Which volumes are attached matters only if actors have different volumes.
+        let is_unclear = |rooms: &[Room]| may_exceed(templates, &needs, rooms);
+        if is_unclear(&[Room::default()]) {
+            let there = known.get_or_insert_with(|| attached(index, &existing_pods(index, own, templates)));
+            for room in &mut rooms {
+                room.taken = taken(there, &room.nodes[0], &driver);
+            }
+            left.extend(is_unclear(&rooms).then_some("the limit of nodes on volumes of several groups"));
+        }
+        let groups = templates.iter().zip(&needs).filter(|(_, need)| need.claims() > 0);
+        let groups: BTreeSet<&str> = groups.map(|(template, _)| template.group()).collect();
+        found.extend(groups.iter().flat_map(|group| left.iter().map(move |it| format!("{group}: {it}"))));
+    }
+    found
+}
+
+fn needs(index: &Index, namespace: &str, templates: &[PodTemplate]) -> Needs {
+    let mut needs = Needs::new();
+    let none = vec![Need::default(); templates.len()];
+    for (position, template) in templates.iter().enumerate() {
         for name in claims_of(&template.spec) {
-            let key = (of.namespace.to_owned(), name);
+            let key = (namespace.to_owned(), name);
             if let Some((driver, id)) = volume_id(index, key) {
                 needs.entry(driver).or_insert_with(|| none.clone())[position].shared.insert(id);
             }
@@ -47,9 +99,12 @@ pub(crate) fn volume_limits(of: &PodRules) -> Vec<Constraint> {
             }
         }
     }
-    // By node and driver: the volumes that are attached.
-    let mut attached: BTreeMap<(&str, String), BTreeSet<Name>> = BTreeMap::new();
-    for pod in of.existing {
+    needs
+}
+
+fn attached<'a>(index: &Index, existing: &[ExistingPod<'a>]) -> Attached<'a> {
+    let mut attached = Attached::new();
+    for pod in existing {
         let key = |name: String| (pod.namespace.to_owned(), name);
         let named = claims_of(&pod.spec).map(key).filter_map(|key| volume_id(index, key));
         let generated = ephemeral(&pod.spec).filter_map(|(volume, spec)| {
@@ -62,24 +117,26 @@ pub(crate) fn volume_limits(of: &PodRules) -> Vec<Constraint> {
             attached.entry((pod.node, driver)).or_default().insert(id);
         }
     }
-    let limit_of = |node: &str, driver: &str| -> Option<u64> {
+    attached
+}
+
+fn taken(attached: &Attached, node: &str, driver: &str) -> BTreeSet<Name> {
+    attached.get(&(node, driver.to_owned())).cloned().unwrap_or_default()
+}
+
+/// The nodes with units that limit the volumes of a driver.
+fn rooms(index: &Index, offer: &Offer, attached: &Attached, driver: &str) -> Vec<Room> {
+    let limit_of = |node: &str| -> Option<u64> {
         let drivers = &index.scheduling.csi_nodes.get(node)?.spec.drivers;
         let count = drivers.iter().find(|it| it.name == driver)?.allocatable.as_ref()?.count?;
         u64::try_from(count).ok()
     };
-    let hosts: BTreeSet<&str> = of.offer.units.iter().map(|unit| unit.node.as_str()).collect();
-    let rules = needs.into_iter().flat_map(|(driver, needs)| {
-        let room = |node: &&str| {
-            Some(Room {
-                nodes: vec![(*node).to_owned()],
-                total: limit_of(node, &driver)?,
-                taken: attached.get(&(*node, driver.clone())).cloned().unwrap_or_default(),
-            })
-        };
-        let rooms: Vec<Room> = hosts.iter().filter_map(room).collect();
-        limit_rooms(of, &needs, &rooms, &format!("the node has no room for more volumes of {driver}"))
-    });
-    rules.collect()
+    let room = |node: &str| {
+        let (nodes, total) = (vec![node.to_owned()], limit_of(node)?);
+        Some(Room { nodes, total, taken: taken(attached, node, driver) })
+    };
+    let hosts: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+    hosts.into_iter().filter_map(room).collect()
 }
 
 /// The driver of a claim's volume and what identifies it there: its handle, or the claim that has no volume yet.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Domain};
 
-use crate::constraints::pods::pod_templates::PodRules;
+use crate::constraints::pods::pod_templates::{PodRules, PodTemplate};
 use crate::index::names::Name;
 
 /// The claims of an actor that take room where it is placed.
@@ -80,17 +80,34 @@ pub(crate) fn limit_rooms(of: &PodRules, needs: &[Need], rooms: &[Room], reason:
         let full: BTreeSet<&str> = full.flat_map(|room| &room.nodes).map(String::as_str).collect();
         rules.extend(template.never_on(of.offer, reason.to_owned(), |node| full.contains(node)));
     }
-    let classes = classes(of, needs);
+    let classes = classes(of.templates, needs);
     let counted = counted(&classes, rooms);
     rules.extend(counted.iter().filter_map(|it| at_most(it, &classes, rooms, reason)));
     rules.extend(pairs(&classes, &counted, rooms, reason));
     rules
 }
 
+/// Whether actors may exceed a room although [`limit_rooms`] allows them together.
+pub(crate) fn may_exceed(templates: &[PodTemplate], needs: &[Need], rooms: &[Room]) -> bool {
+    let classes = classes(templates, needs);
+    let are_equal = classes.iter().all(|it| it.common.is_empty() && it.own == classes[0].own);
+    let are_pairs = classes.len() == 2 && classes.iter().all(|it| it.own == 0);
+    if classes.len() < 2 || are_equal || are_pairs {
+        return false;
+    }
+    let own = |class: &Class| class.own.saturating_mul(u64::try_from(class.actors.len()).unwrap_or(u64::MAX));
+    let own = classes.iter().map(own).fold(0, u64::saturating_add);
+    let common = || classes.iter().flat_map(|class| &class.common);
+    rooms.iter().any(|room| {
+        let claims: BTreeSet<&Name> = room.taken.iter().chain(common()).collect();
+        count(&claims).saturating_add(own) > room.total
+    })
+}
+
 /// Actors by their needs. An actor with several templates has the needs of all of them.
-fn classes(of: &PodRules, needs: &[Need]) -> Vec<Class> {
+fn classes(templates: &[PodTemplate], needs: &[Need]) -> Vec<Class> {
     let mut by_actor: BTreeMap<&String, Need> = BTreeMap::new();
-    for (template, need) in of.templates.iter().zip(needs) {
+    for (template, need) in templates.iter().zip(needs) {
         for actor in &template.ids {
             let all = by_actor.entry(actor).or_default();
             all.shared.extend(need.shared.iter().cloned());

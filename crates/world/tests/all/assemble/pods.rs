@@ -337,7 +337,10 @@ fn rules_that_are_not_modelled_are_named() {
     let left = |spec: &str| {
         world_of(&cluster(&group("a", 1, spec), "")).unwrap().snapshot.file().left_to_scheduler.join("; ")
     };
-    assert_eq!(left(spec), "a: preferred node affinity; a: topology spread with ScheduleAnyway");
+    assert_eq!(
+        left(spec),
+        "a: preferred node affinity (not considered); a: topology spread with ScheduleAnyway (not considered)"
+    );
     assert_eq!(left(CONTAINER), "");
     let features = "a: features that nodes declare";
     assert_eq!(left("hostNetwork: true, hostUsers: false, containers: [{name: c}]"), features);
