@@ -25,6 +25,7 @@ use crate::apply::record_moves::record_history;
 use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
+use crate::apply::way_back::go_back;
 use crate::error::{Error, Failures};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
@@ -290,6 +291,9 @@ async fn apply(
     deferred.extend(delete_unused(&key, decision, (&units, &instances), ctx, failures).await?);
     record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
         .await?;
+    if application.spec.paused {
+        failures.keep(go_back(&key, decision, (&seen, &units), refusals, ctx).await)?;
+    }
     Ok(false)
 }
 
