@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
 use crate::plan::load_failures::LoadSearchBackoff;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
-use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::plan::load_search::LoadSearch;
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
@@ -32,8 +32,6 @@ const LONGEST_JUDGEMENT: u32 = 16;
 /// The load that applications were last planned for.
 pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
-    /// Service times of actors before their last move.
-    services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
     /// Backoff after failed searches.
@@ -56,9 +54,9 @@ pub async fn run(
     (store, metrics): (Arc<LoadStore>, LoadMetrics),
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
-    let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let (last, finished) = (Mutex::default(), Mutex::default());
     let (backoff, uids) = (LoadSearchBackoff::default(), UidTracker::default());
-    let planner = LoadPlanner { last, services, finished, backoff, uids, metrics };
+    let planner = LoadPlanner { last, finished, backoff, uids, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -115,7 +113,9 @@ impl LoadPlanner {
             windows,
             rule,
         };
-        let before = self.services().get(key).cloned();
+        let decided_at = decision.spec.gain.as_ref().map(|gain| &gain.decided_at);
+        // Of the history, as another replica may have decided the moves.
+        let before = decided_at.and_then(|at| ctx.owned_resources.history(application.as_ref()).services(at));
         let finished = self.finished().since(key, &decision, windows.newest_answered());
         let steady = request(windows.clone(), GateRule::Steady);
         if let Some(finished) = finished
@@ -161,12 +161,11 @@ impl LoadPlanner {
         self.metrics.show_costs(key, &found.costs);
         let (judgement, verdict) = (found.judgement.clone(), found.verdict());
         if mode == RebalanceMode::On && judgement.pays().is_some() {
-            let services = found.services(windows);
+            ctx.moves.set_services(key, found.services(windows));
             // If the cluster changed meanwhile, the next window tries again.
             if !commit_moves(request, found, ctx).await? {
                 return Ok(());
             }
-            self.services().insert((*key).clone(), services);
             if *rule == GateRule::Change {
                 // Earlier windows show another load.
                 store.keep_newest(key, control::CHANGE_WINDOWS);
@@ -177,10 +176,6 @@ impl LoadPlanner {
         }
         self.searched(key, facts, settled, &judgement);
         Ok(())
-    }
-
-    fn services(&self) -> std::sync::MutexGuard<'_, BTreeMap<ApplicationKey, MoverService>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn finished(&self) -> std::sync::MutexGuard<'_, FinishedMoves> {
@@ -194,7 +189,6 @@ impl LoadPlanner {
     /// Plans by the manifest again; returns whether something was reported.
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
-        self.services().remove(key);
         self.finished().forget(key);
         self.backoff.forget(key);
         self.metrics.forget(key);

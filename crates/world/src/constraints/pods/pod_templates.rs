@@ -161,9 +161,8 @@ impl<'a> PodRules<'a> {
 
     /// Snapshot ids of the actors whose running pods the terms do not select, although they select those of the newest template.
     pub fn not_selected_yet(&self, terms: &[PodTerm]) -> BTreeSet<&'a str> {
-        let is_selected = |pod: &ExistingPod| {
-            terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels))
-        };
+        let is_selected =
+            |pod: &ExistingPod| terms.iter().all(|term| term.matches(self.index, pod.namespace, &pod.labels));
         self.outdated.iter().filter(|(_, pod)| !is_selected(pod)).map(|(id, _)| id.as_str()).collect()
     }
 
