@@ -77,8 +77,10 @@ async fn an_actor_that_needs_a_label_of_the_new_template_does_not_stall_the_roll
     env.wait_reconciled("app", |state| all_run(state, "none")).await;
     let grown = application("app", &[("a", 2, &[("cpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])]);
     manifest["spec"]["actors"] = grown["spec"]["actors"].clone();
-    manifest["spec"]["actors"][0]["implementations"][0]["template"]["metadata"] = json!({"labels": {"role": "new"}});
-    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"role": "new"}}});
+    manifest["spec"]["actors"][0]["implementations"][0]["template"]["metadata"] =
+        json!({"labels": {"role": "new"}});
+    let term =
+        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"role": "new"}}});
     manifest["spec"]["actors"][1]["implementations"][0]["template"]["spec"]["affinity"] =
         json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
     env.apply(&manifest).await;
