@@ -46,8 +46,8 @@ fn decisions(placement: &Placement, services: &BTreeMap<String, f64>) -> Vec<Mov
         let moves = spec.moves.iter().filter(|it| it.decided_at.as_ref() == Some(at));
         let gain = spec.gain.clone().filter(|gain| gain.decided_at == *at);
         let is_measured = gain.as_ref().is_some_and(|gain| gain.messages_per_second.is_some());
-        let movers = moves.clone().filter(|_| is_measured).map(|it| &it.actor);
-        let services = movers.filter_map(|actor| Some((actor.clone(), *services.get(actor)?)));
+        let actors = moves.clone().filter(|_| is_measured).map(|it| &it.actor);
+        let services = actors.filter_map(|actor| Some((actor.clone(), *services.get(actor)?)));
         MoveDecision {
             decided_at: at.clone(),
             service_microseconds: services.collect(),
@@ -114,7 +114,7 @@ impl History {
     ) -> Vec<(&Arc<ControllerRevision>, MoveOutcome)> {
         let Some(last) = &placement.spec.gain else { return Vec::new() };
         let in_progress = world::moves_in_progress(placement);
-        let superseded = |revision| {
+        let superseded = |revision: &ControllerRevision| {
             let decided_at = decided_at(revision).filter(|at| *at < last.decided_at)?;
             let has_gain = revision.data.as_ref().is_some_and(|data| data.0.get("gain").is_some());
             let is_open = in_progress.iter().any(|it| *it.decided_at == decided_at);
@@ -251,7 +251,7 @@ mod tests {
 
     /// A Placement with a move of each of these seconds.
     fn placement(seconds: &[i64]) -> Placement {
-        let moved = |second: &i64| crds::Move {
+        let of = |second: &i64| crds::Move {
             actor: "a-0".to_owned(),
             from: Some("n/u".to_owned()),
             to: "n/v".to_owned(),
@@ -259,7 +259,7 @@ mod tests {
             decided_at: Some(at(*second)),
             ..crds::Move::default()
         };
-        let moves = seconds.iter().map(moved).collect();
+        let moves = seconds.iter().map(of).collect();
         Placement::new("app", crds::PlacementSpec { moves, ..crds::PlacementSpec::default() })
     }
 

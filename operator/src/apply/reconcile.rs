@@ -291,9 +291,6 @@ async fn apply(
     deferred.extend(delete_unused(&key, decision, (&units, &instances), ctx, failures).await?);
     record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
         .await?;
-    if application.spec.paused {
-        failures.keep(go_back(&key, decision, (&seen, &units), refusals, ctx).await)?;
-    }
     Ok(false)
 }
 
@@ -353,7 +350,7 @@ async fn keep_pods_on_unseen_nodes(
     Ok(())
 }
 
-/// Records operations that were refused, and refusals of units.
+/// Records operations that were refused, and refusals of units. While paused, actors that cannot start where they moved go back.
 async fn record_deferred(
     application: &ActorApplication,
     deferred: Vec<Deferred>,
@@ -378,6 +375,9 @@ async fn record_deferred(
     }
     if !said.is_empty() {
         ctx.emit_event(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+    }
+    if application.spec.paused {
+        go_back(&key, decision, (seen, units), refusals, ctx).await?;
     }
     Ok(())
 }

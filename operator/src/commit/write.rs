@@ -48,7 +48,8 @@ pub async fn commit(
     }
     if let Some(before) = &before {
         // Its moves may have had no reconcile yet, and the new Placement does not list all of them.
-        let recorded = record_decisions((application, key), before, ctx, &mut Outcome::default()).await;
+        let mut other = Outcome::default();
+        let recorded = Box::pin(record_decisions((application, key), before, ctx, &mut other)).await;
         if let Err(error) = recorded {
             tracing::warn!(error = error.chain(), "a decision that is replaced is missing in the history");
         }

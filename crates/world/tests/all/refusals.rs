@@ -151,7 +151,7 @@ fn an_actor_on_the_way_keeps_its_old_unit_free() {
         (&one, refused, [0, 0], [1, 2]),
         (necessary, none, [0, 0], [1, 1]),
         // each takes the place of the other
-        (&swap, none, [0, 0], [2, 2]),
+        (&swap, none, [0, 0], [1, 2]),
     ] {
         assert_eq!(kept("app", moves, status), own, "{moves} {status}");
         assert_eq!(kept("other", moves, status), other, "of another application: {moves} {status}");
