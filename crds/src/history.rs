@@ -21,6 +21,9 @@ pub struct MoveDecision {
     /// The gain that its elective moves were decided for; absent if all are necessary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<DecidedGain>,
+    /// By actor that moved for measured load: microseconds per message before, so that a new leader notices actors that became slower.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub service_microseconds: BTreeMap<String, f64>,
 }
 
 /// The outcome of the elective moves of a decision: the annotation [`OUTCOME`](crate::labels::OUTCOME) in JSON.
@@ -58,6 +61,8 @@ pub enum OutcomeVerdict {
     Loss,
     /// All actors went back.
     Withdrawn,
+    /// Another decision for a gain was made before it was judged.
+    Superseded,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]

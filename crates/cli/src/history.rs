@@ -65,7 +65,8 @@ fn entries(revisions: impl Iterator<Item = ControllerRevision>) -> Vec<Entry> {
         Some(Entry { revision: revision.revision, decision, outcome })
     };
     let mut entries: Vec<Entry> = revisions.filter_map(entry).collect();
-    entries.sort_by_key(|entry| entry.revision);
+    // A write that failed is repeated later, so numbers may be in another order.
+    entries.sort_by_cached_key(|entry| (entry.decision.decided_at.clone(), entry.revision));
     entries
 }
 
@@ -132,6 +133,7 @@ fn tone(outcome: &MoveOutcome) -> Tone {
         crds::OutcomeVerdict::Paid => Tone::Good,
         crds::OutcomeVerdict::Loss => Tone::Bad,
         crds::OutcomeVerdict::Less | crds::OutcomeVerdict::Withdrawn => Tone::Change,
+        crds::OutcomeVerdict::Superseded => Tone::Faint,
     }
 }
 

@@ -23,7 +23,7 @@ mod gain;
 mod model;
 mod trigger;
 
-pub use actions::blocked_on::BlockedOn;
+pub use actions::blocked_on::{BlockedOn, TurnLimit};
 pub use actions::heal::{finish_in_flight, is_fully_applied, repair_only};
 pub use actions::moves::{MoveState, stopped_for_gain};
 pub use actions::stuck::stuck_moves;

@@ -1,15 +1,19 @@
 //! Moves that are made for a gain: for measured load, one after the other, and back if they fail.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use crds::{MoveProgress, MoveStep};
+use crds::{MoveDecision, MoveProgress, MoveStep, labels};
 use e2e::{
     Gate, SimulatedNode, bench::size, gate::WRITES, process::http, product::NAMESPACE,
     prometheus::Prometheus, wait_for,
 };
+use jiff::SignedDuration;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
@@ -27,7 +31,7 @@ fn moves(state: &AppState) -> &[MoveProgress] {
 fn most_down(history: &PodHistory, wanted: usize) -> usize {
     let (mut ready, mut all_were, mut most) = (BTreeSet::new(), false, 0);
     for pod in history.states() {
-        let actor = pod.labels().get(crds::labels::ACTOR).cloned().unwrap_or_default();
+        let actor = pod.labels().get(labels::ACTOR).cloned().unwrap_or_default();
         if !actor.starts_with("a-") {
             continue;
         }
@@ -54,6 +58,62 @@ async fn history(env: &TestEnv, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
+/// How often each actor of an application was moved, by its history, in which each decision stands once.
+async fn moves_in_history(env: &TestEnv, name: &str) -> BTreeMap<String, usize> {
+    let (of_it, history) = (labels::APPLICATION, labels::HISTORY);
+    let of_it = ListParams::default().labels(&format!("{of_it}={name},{history}={}", labels::MOVES));
+    let revisions = env.api::<ControllerRevision>().list(&of_it).await.unwrap().items;
+    let (mut moved, mut decided) = (BTreeMap::new(), Vec::new());
+    for revision in revisions {
+        let decision: MoveDecision = serde_json::from_value(revision.data.unwrap().0).unwrap();
+        assert!(!decided.contains(&decision.decided_at), "{:?} stands twice", decision.decided_at);
+        decided.push(decision.decided_at);
+        for it in decision.moves {
+            *moved.entry(it.actor).or_default() += 1;
+        }
+    }
+    moved
+}
+
+/// How often a pod of each actor of an application was evicted, by the audit log.
+async fn evictions(env: &TestEnv, name: &str) -> BTreeMap<String, usize> {
+    let log = cluster().audit().await.unwrap();
+    let mut evicted = BTreeMap::new();
+    for event in log.events() {
+        let is_eviction = (event.resource.as_str(), event.subresource.as_str()) == ("pods", "eviction");
+        let is_done = (200..300).contains(&event.code) && !event.is_trial();
+        let actor = event.name.strip_prefix(&format!("{name}-"));
+        if is_eviction && is_done && event.namespace == env.namespace.name() {
+            *evicted.entry(actor.unwrap_or(&event.name).to_owned()).or_default() += 1;
+        }
+    }
+    evicted
+}
+
+/// Waits until the operator's metrics show moves that were judged.
+async fn wait_metrics(env: &TestEnv, name: &str) {
+    let gain = |kind: &str| {
+        let namespace = env.namespace.name();
+        let labels = format!("application=\"{name}\",kind=\"{kind}\",namespace=\"{namespace}\"");
+        format!("cairn_operator_gain_ratio{{{labels}}} ")
+    };
+    let wanted = [
+        "cairn_operator_move_outcomes_total{outcome=\"paid\"} ".to_owned(),
+        "cairn_operator_move_step_seconds_count{step=\"Running\"} ".to_owned(),
+        gain("expected"),
+        gain("realised"),
+    ];
+    wait_for("metrics of the moves", TIMEOUT, async || {
+        let text = http(env.product.operator.port(8080)?, "/metrics").await?.body;
+        for metric in &wanted {
+            let is_shown = |line: &str| line.starts_with(metric) && !line.ends_with(" 0");
+            ensure!(text.lines().any(is_shown), "no {metric}");
+        }
+        anyhow::Ok(())
+    })
+    .await;
+}
+
 /// Makes another pair hot than the one that is on one node, and waits until the moves for it are judged. Returns the application then,
 /// and the worker of the pair. Both nodes have one core, and are full.
 pub async fn move_hot_pair(env: &mut TestEnv) -> (AppState, String) {
@@ -72,6 +132,7 @@ pub async fn move_hot_pair(env: &mut TestEnv) -> (AppState, String) {
             Ok(())
         })
         .await;
+    wait_metrics(env, "loaded").await;
     env.read_no_counters().await;
     delete_policy(POLICY).await;
     (judged, elsewhere)
@@ -135,6 +196,9 @@ async fn a_new_manifest_moves_one_actor_at_a_time() {
     assert_eq!(most_down(pods.wait_synced().await, 3), 1);
     let shown = history(&env, "app").await;
     assert!(shown.contains("manifest") && shown.contains("a-2"), "{shown}");
+    let evicted = evictions(&env, "app").await;
+    assert_eq!(evicted.keys().collect::<Vec<_>>(), ["a-0", "a-1", "a-2", "c-0"]);
+    assert_eq!(moves_in_history(&env, "app").await, evicted, "each eviction is in the history, once");
 }
 
 /// Whether all actors run on a node, and no move is open.
@@ -227,10 +291,23 @@ async fn the_next_operator_goes_on_from_random_moments() {
             assert_eq!(lived, lives, "pods of {actor} in round {round}");
         }
     }
+    // The history keeps ten decisions. A move may be decided again before it begins.
+    if kills <= 10 {
+        let moved = moves_in_history(&env, "app").await;
+        for (actor, lived) in pods.pods_per_actor() {
+            let listed = moved.get(&actor).copied().unwrap_or(0);
+            assert!(
+                listed >= lived - 1,
+                "{actor} moved {} times, and {listed} are in the history",
+                lived - 1
+            );
+        }
+    }
     let moves: usize = pods.pods_per_actor().values().map(|lived| lived - 1).sum();
     seconds.sort_by(f64::total_cmp);
     let (median, most) = (seconds[seconds.len() / 2], seconds.last().unwrap());
     println!("| {kills} | {open} | {moves} | {median:.1} s | {most:.1} s |");
+    assert!(*most <= 60.0, "the moves take {most:.1} s from the next leader on");
 }
 
 /// The status of pods on a node is not updated: as with a kubelet that never reports.
@@ -250,6 +327,13 @@ async fn report_no_pods(node: &str) {
     }
 }
 
+/// Since when a pod is ready.
+fn ready_at(pod: &Pod) -> Option<jiff::Timestamp> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
+    Some(ready.last_transition_time.as_ref()?.0)
+}
+
 #[tokio::test]
 async fn an_actor_that_does_not_become_ready_goes_back() {
     let env = TestEnv::new("back", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -260,19 +344,43 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
     env.apply(&follows(3, "two", "impatient")).await;
     env.wait_event("app", "Refused", "not ready within 3 s after the move").await;
     env.wait_event("app", "MoveWithdrawn", "withdrawn").await;
-    env.wait_until("app", |state| {
+    let is_back = |state: &AppState| {
         let back: Vec<_> = state.pods.iter().filter(|pod| pod.name_any().starts_with("app-a-")).collect();
         for pod in &back {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             ensure!(node == Some("one"), "{} is on {node:?}", pod.name_any());
+            ensure!(ready_at(pod).is_some(), "{} is not ready", pod.name_any());
         }
         ensure!(back.len() == 3, "{} pods", back.len());
+        Ok(())
+    };
+    let back = env.wait_until("app", |state| {
+        is_back(state)?;
         let refusals = state.decision.iter().flat_map(|it| &it.status).flat_map(|it| &it.refusals);
         let mut refusals = refusals.filter(|it| it.reason.contains("not ready"));
         ensure!(refusals.any(|it| it.cause.is_some()), "no refusal with a cause");
         Ok(())
-    })
-    .await;
+    });
+    let back = back.await;
+    let decided = back.spec().gain.clone().unwrap().decided_at.0;
+    for pod in back.pods.iter().filter(|pod| pod.name_any().starts_with("app-a-")) {
+        // The policy's `giveUp`, and 30 s.
+        let took = ready_at(pod).unwrap().duration_since(decided);
+        assert!(took <= SignedDuration::from_secs(33), "{} is back after {took}", pod.name_any());
+    }
+
+    // The cause remains: a further plan moves no actor there.
+    let uids =
+        |state: &AppState| state.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect::<Vec<_>>();
+    env.patch("app", &json!({"spec": {"priority": 1}})).await;
+    let again = env
+        .wait_until("app", |state| {
+            let planned = state.decision.as_ref().map(|it| it.spec.application_generation);
+            ensure!(planned == state.application.metadata.generation, "generation {planned:?} is planned");
+            is_back(state)
+        })
+        .await;
+    assert_eq!(uids(&again), uids(&back), "no actor is stopped again");
     delete_policy("impatient").await;
     let kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy";
     cluster().kubectl(["delete", kinds, UNREPORTED]).await.unwrap();

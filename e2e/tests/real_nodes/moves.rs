@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use crds::{ActorApplication, DevicePool, Placement, labels};
 use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt as _};
@@ -158,7 +159,16 @@ async fn goes_back<T>(namespace: &str, followers: Followers, then: impl AsyncFnO
     .await;
     wait_running("the actor is back, and only the pinned one has moved", "real-1").await;
     let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
-    let refusals = placements.get("app").await.unwrap().status.unwrap_or_default().refusals;
+    let placement = placements.get("app").await.unwrap();
+    let decided = placement.spec.gain.unwrap().decided_at.0;
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
+    for pod in pods.list(&ListParams::default().labels(&format!("{}=a", labels::ACTOR_GROUP))).await.unwrap()
+    {
+        // The policy's `giveUp`, and 30 s.
+        let took = pod.creation_timestamp().unwrap().0.duration_since(decided);
+        assert!(took <= SignedDuration::from_secs(35), "{} is back after {took}", pod.name_any());
+    }
+    let refusals = placement.status.unwrap_or_default().refusals;
     let of_node = refusals.iter().find(|it| it.node.as_deref() == Some("real-1"));
     assert!(of_node.is_some_and(|it| it.cause.is_some()), "{refusals:?}");
     let after = uids().await;
@@ -183,16 +193,16 @@ async fn goes_back<T>(namespace: &str, followers: Followers, then: impl AsyncFnO
     done
 }
 
-/// What is killed, and when.
+/// What is killed.
 #[derive(Clone, Copy, Debug)]
 enum Kill {
-    /// The kubelet of the node that an actor leaves, while the actor stops.
+    /// The kubelet of the node that an actor leaves.
     SourceKubelet,
     /// Its containerd.
     SourceContainerd,
-    /// The pod that is to be moved, before it is stopped for the move.
+    /// The pod that is to be moved.
     SourcePod,
-    /// The kubelet of the node that an actor goes to, while it starts.
+    /// The kubelet of the node that an actor goes to.
     DestinationKubelet,
     /// Its containerd.
     DestinationContainerd,
@@ -200,25 +210,39 @@ enum Kill {
     DestinationPod,
 }
 
-const KILLS: [Kill; 6] = [
-    Kill::SourceKubelet,
-    Kill::SourceContainerd,
-    Kill::SourcePod,
-    Kill::DestinationKubelet,
-    Kill::DestinationContainerd,
-    Kill::DestinationPod,
+/// When it is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// Before the pod is stopped for the move.
+    Decided,
+    /// While it is stopped.
+    Stopping,
+    /// While the next one starts.
+    Starting,
+}
+
+const KILLS: [(Kill, Moment); 10] = [
+    (Kill::SourceKubelet, Moment::Stopping),
+    (Kill::SourceKubelet, Moment::Starting),
+    (Kill::SourceContainerd, Moment::Stopping),
+    (Kill::SourceContainerd, Moment::Starting),
+    (Kill::SourcePod, Moment::Decided),
+    (Kill::DestinationKubelet, Moment::Stopping),
+    (Kill::DestinationKubelet, Moment::Starting),
+    (Kill::DestinationContainerd, Moment::Stopping),
+    (Kill::DestinationContainerd, Moment::Starting),
+    (Kill::DestinationPod, Moment::Starting),
 ];
 
-impl Kill {
-    /// Whether a pod of the group that moves is at the step in which this kill is due.
-    fn is_due(self, pod: &Pod, to: &str) -> bool {
+impl Moment {
+    /// Whether a pod of the group that moves to this node is at this step.
+    fn has_come(self, pod: &Pod, to: &str) -> bool {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-        let is_there = node == Some(to);
-        let is_stopping = pod.metadata.deletion_timestamp.is_some();
+        let (is_there, is_stopping) = (node == Some(to), pod.metadata.deletion_timestamp.is_some());
         match self {
-            Self::SourceKubelet | Self::SourceContainerd => !is_there && is_stopping,
-            Self::SourcePod => !is_there && !is_stopping,
-            Self::DestinationKubelet | Self::DestinationContainerd | Self::DestinationPod => is_there,
+            Self::Decided => !is_there && !is_stopping,
+            Self::Stopping => !is_there && is_stopping,
+            Self::Starting => is_there,
         }
     }
 }
@@ -248,13 +272,13 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
     };
     namespace.apply(&followers.manifest("real-0")).await.unwrap();
     all_on("real-0", "the actors run".to_owned()).await;
-    for (round, kill) in KILLS.into_iter().enumerate() {
+    for (round, (kill, moment)) in KILLS.into_iter().enumerate() {
         let (from, to) = if round % 2 == 0 { ("real-0", "real-1") } else { ("real-1", "real-0") };
         namespace.apply(&followers.manifest(to)).await.unwrap();
         let due = wait_for(&format!("the moment of {kill:?}"), SOON, async || {
             let found = pods.list(&of_group).await?.items;
-            let due = found.into_iter().find(|pod| kill.is_due(pod, to));
-            due.with_context(|| format!("no pod for {kill:?}"))
+            let due = found.into_iter().find(|pod| moment.has_come(pod, to));
+            due.with_context(|| format!("no pod is {moment:?}"))
         })
         .await;
         match kill {
@@ -267,7 +291,7 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
                 let _ = pods.delete(&due.name_any(), &DeleteParams::default()).await;
             }
         }
-        all_on(to, format!("the actors run on {to} after {kill:?}")).await;
+        all_on(to, format!("the actors run on {to} after {kill:?}, {moment:?}")).await;
     }
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     clean_up().await;

@@ -20,3 +20,4 @@ pub mod refusals;
 pub mod report;
 pub mod revisions;
 pub mod rollout;
+pub mod way_back;

@@ -1,4 +1,4 @@
-//! How many actors of all applications are stopped for a gain, and evictions that are refused.
+//! How many actors of all applications are stopped for a gain, evictions that are refused, and what actors were like before moves.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,8 @@ struct Tracked {
     stopped: BTreeMap<ApplicationKey, usize>,
     /// Since when the eviction of an actor is refused, and why.
     not_evicted: BTreeMap<(ApplicationKey, String), (Moment, String)>,
+    /// Microseconds per message of actors before their last move for measured load, until the history has them.
+    services: BTreeMap<ApplicationKey, BTreeMap<String, f64>>,
 }
 
 impl MoveTracker {
@@ -73,10 +75,74 @@ impl MoveTracker {
         own.map(|((_, actor), refused)| (actor.clone(), refused.clone())).collect()
     }
 
+    /// Sets the service times of actors that are about to be moved for measured load.
+    pub fn set_services(&self, key: &ApplicationKey, services: BTreeMap<String, f64>) {
+        self.tracked().services.insert(key.clone(), services);
+    }
+
+    /// Service times of actors before their last move for measured load.
+    pub fn services(&self, key: &ApplicationKey) -> BTreeMap<String, f64> {
+        self.tracked().services.get(key).cloned().unwrap_or_default()
+    }
+
     /// Forgets an application.
     pub fn forget(&self, key: &ApplicationKey) {
         let mut tracked = self.tracked();
         tracked.stopped.remove(key);
+        tracked.services.remove(key);
         tracked.not_evicted.retain(|(of, _), _| of != key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use world::{Objects, Policy};
+
+    use super::*;
+
+    fn key(name: &str) -> ApplicationKey {
+        ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() }
+    }
+
+    /// The index of an application of which two actors are stopped for a gain, as recorded, and others are not.
+    fn index() -> Index {
+        let at = "'1970-01-01T00:00:00.000000Z'";
+        let actors = [("a-0", "Stopping"), ("a-1", "Starting"), ("a-2", "Decided"), ("a-3", "Running")];
+        let all =
+            |one: &dyn Fn(&str, &str) -> String| actors.map(|(actor, step)| one(actor, step)).join(", ");
+        let to = "from: n/u-0, to: n/u-1";
+        let yaml = format!(
+            "{{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: before, namespace: ns}}, spec: {{application: before, \
+             applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1, assignments: [{}], moves: [{}]}}, \
+             status: {{moves: [{}]}}}}",
+            all(&|actor, _| format!("{{actor: {actor}, unit: n/u-1, node: n, pool: u}}")),
+            all(&|actor, _| format!("{{actor: {actor}, {to}, reason: r, gainPercent: 9, decidedAt: {at}}}")),
+            all(&|actor, step| format!(
+                "{{actor: {actor}, {to}, decidedAt: {at}, step: {step}, since: {at}}}"
+            ))
+        );
+        let mut objects = Objects::default();
+        objects.read("test", &yaml).unwrap();
+        Index::of(&objects)
+    }
+
+    #[test]
+    fn applications_share_the_limit_of_the_cluster() {
+        let (tracker, index) = (MoveTracker::default(), index());
+        let rebalance = Rebalance { at_once: 2, cluster: 5, ..Policy::builtin("p").rebalance };
+        let left = |name: &str, stopped: usize| {
+            tracker.reserve(&key(name), stopped, &rebalance, &index).left_in_cluster
+        };
+        // Two of `before` are stopped when this replica begins to lead; `one` reserves two, as many as it may stop at once.
+        assert_eq!(left("one", 0), 3);
+        assert_eq!(left("two", 0), 1);
+        assert_eq!(left("three", 0), 0, "two, two and one are reserved");
+        // One is stopped, and no more are about to be.
+        tracker.set(&key("one"), 1);
+        assert_eq!(left("three", 0), 1);
+        tracker.set(&key("before"), 0);
+        assert_eq!(left("two", 1), 2, "one of `one`, and one of `three`, are others");
+        tracker.forget(&key("one"));
+        assert_eq!(left("three", 0), 3, "`two` has reserved two");
     }
 }

@@ -25,6 +25,7 @@ use crate::apply::record_moves::record_history;
 use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
+use crate::apply::way_back::go_back;
 use crate::error::{Error, Failures};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
@@ -361,7 +362,7 @@ async fn keep_pods_on_unseen_nodes(
     Ok(())
 }
 
-/// Records operations that were refused, and refusals of units.
+/// Records operations that were refused, and refusals of units. While paused, actors that cannot start where they moved go back.
 async fn record_deferred(
     application: &ActorApplication,
     deferred: Vec<Deferred>,
@@ -387,6 +388,9 @@ async fn record_deferred(
     if !messages.is_empty() {
         ctx.emit_event(application, &event(EventType::Warning, "Refused", "Start", messages.join("; ")))
             .await;
+    }
+    if application.spec.paused {
+        go_back(&key, decision, (seen, units), refusals, ctx).await?;
     }
     Ok(())
 }

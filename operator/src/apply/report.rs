@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::instances::{InstanceContext, defer_report, instance_status, root_of};
-use crate::status::moves::{move_progress, moves_without_finished};
+use crate::status::moves::{ObservedMove, move_progress, moves_without_finished};
 use crate::status::phase::{self, placement_status};
 use crate::status::report::{self, Outcome, application_status};
 use crate::watch::devices;
@@ -73,11 +73,11 @@ pub async fn report(
     if let Some(decision) = &outcome.decision {
         let names: BTreeMap<String, String> =
             actors.names.iter().map(|actor| (actor.short(), object_name(actor))).collect();
-        let state = |it: &DecidedMove| {
+        let observed = |it: &DecidedMove| {
             let pod = names.get(it.actor).and_then(|name| own.get(name)).and_then(|(_, pod)| pod.as_deref());
-            world::move_state(it.to, pod)
+            ObservedMove::of(it.to, pod)
         };
-        let moves = move_progress(decision, &state, outcome.judged.as_ref(), now);
+        let moves = move_progress(decision, &observed, outcome.judged.as_ref(), now);
         let placement =
             placement_status(decision, (&instances, &outcome.waiting), (to_status(refusals), moves), now);
         let before = decision.status.clone().unwrap_or_default();
@@ -85,7 +85,7 @@ pub async fn report(
         if before != placement && is_due(phase::only_counts(&before, &placement)) {
             let written = ctx.writer.apply_status(decision, &placement).await?;
             ctx.caches.record_written(written.clone());
-            record_steps(application, (&before.moves, &placement.moves), ctx).await;
+            record_steps(application, (&before.moves, &placement), ctx).await;
             newest = Some(written);
         }
         let newest = newest.as_ref().unwrap_or(decision);

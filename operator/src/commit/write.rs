@@ -10,6 +10,7 @@ use placement::Plan;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::apply::ownership::owner;
+use crate::apply::record_moves::record_decisions;
 use crate::commit::decision::{is_unchanged, spec};
 use crate::commit::elective::{DecisionMoves, DecisionReason};
 use crate::commit::locks::CommitGuard;
@@ -44,6 +45,14 @@ pub async fn commit(
     spec.judged_digest.clone_from(&newest.judged_digest);
     if before.as_ref().is_some_and(|before| is_unchanged(&before.spec, &spec)) {
         return Ok(());
+    }
+    if let Some(before) = &before {
+        // Its moves may have had no reconcile yet, and the new Placement does not list all of them.
+        let mut other = Outcome::default();
+        let recorded = Box::pin(record_decisions((application, key), before, ctx, &mut other)).await;
+        if let Err(error) = recorded {
+            tracing::warn!(error = error.chain(), "a decision that is replaced is missing in the history");
+        }
     }
     let mut placement = Placement::new(&application.name_any(), spec);
     placement.metadata.namespace = Some(key.namespace.clone());

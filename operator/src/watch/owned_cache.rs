@@ -81,8 +81,7 @@ impl OwnedResources {
     pub fn history(&self, application: &ActorApplication) -> History {
         let mut kept = self.revisions.of(application);
         kept.retain(|revision| is_history(revision));
-        kept.sort_by_key(|revision| revision.revision);
-        History(kept)
+        History::new(kept)
     }
 }
 

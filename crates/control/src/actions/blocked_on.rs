@@ -28,8 +28,8 @@ pub enum BlockedOn {
     Infeasible(String),
     /// Its move is suspended while too many nodes are unreachable.
     MassOutage,
-    /// Its move waits for other moves, or for a rollout.
-    MoveTurn,
+    /// Its move waits for its turn.
+    MoveTurn(TurnLimit),
     /// Its node is unreachable, so it may still be running.
     NodeLost {
         /// The node.
@@ -43,6 +43,17 @@ pub enum BlockedOn {
     Eviction(String),
     /// It failed for this reason and is in backoff.
     Backoff(String),
+}
+
+/// Why a move waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TurnLimit {
+    /// Other actors of the application move first.
+    AtOnce,
+    /// Enough actors of all applications are stopped.
+    Cluster,
+    /// A rollout is in progress.
+    Rollout,
 }
 
 impl BlockedOn {
@@ -70,9 +81,15 @@ impl fmt::Display for BlockedOn {
             Self::MassOutage => {
                 f.write_str("the move is suspended until at most 30 % of the nodes are unreachable")
             }
-            Self::MoveTurn => {
-                f.write_str("the move waits until other actors have moved and no rollout is in progress")
-            }
+            Self::MoveTurn(limit) => f.write_str(match limit {
+                TurnLimit::AtOnce => {
+                    "the move waits until other actors of the application have moved (rebalance.moves.atOnce)"
+                }
+                TurnLimit::Cluster => {
+                    "the move waits until actors of other applications have moved (rebalance.moves.cluster)"
+                }
+                TurnLimit::Rollout => "the move waits until the rollout is finished",
+            }),
             Self::NodeLost { node, forced: false } => write!(
                 f,
                 "node {node} is unreachable; the actor restarts elsewhere after its pod or the node is deleted, or the node has \

@@ -3,6 +3,7 @@
 use crate::actions::blocked_on::BlockedOn;
 use crate::actions::stuck::is_in_the_way;
 use crate::actions::{Action, Actions, StopMode};
+use crate::backoff::refusals::RefusedPod;
 use crate::model::{Decision, ObservedState, PodPhase};
 
 /// Keeps only actions that repair: create Instances and start pods that are missing of decided actors, and delete pods that
@@ -17,10 +18,15 @@ pub fn repair_only(actions: &mut Actions, decision: &Decision) {
 
 /// Keeps only actions that repair or finish a move that has begun. A stopped actor whose unit is held by another actor
 /// that has to move, as in a swap, also needs that move: otherwise it would be down for as long as the application is
-/// paused. A deleted Instance of a decided actor is created again.
+/// paused. The same holds for the refusal of an actor that moves for a gain: it goes back. A deleted Instance of a decided actor is
+/// created again.
 pub fn finish_in_flight(actions: &mut Actions, decision: &Decision, observed: &ObservedState) {
     let Actions { actions: steps, blocked: waiting, refused_pods: refused, not_evicted, ended, .. } = actions;
     let has_ended = |actor: &String| ended.contains(actor);
+    let is_of_move = |it: &RefusedPod| {
+        decision.elective.contains_key(&it.actor) && decision.places.get(&it.actor) == Some(&it.unit)
+    };
+    refused.retain(is_of_move);
     let mut waits: Vec<&BlockedOn> = waiting.values().collect();
     steps.retain(|step| match step {
         Action::StartPod { .. } => true,
@@ -30,11 +36,12 @@ pub fn finish_in_flight(actions: &mut Actions, decision: &Decision, observed: &O
             let holder = pod.and_then(|pod| waits.iter().position(|wait| is_in_the_way(pod, wait)));
             holder.map(|at| waits.swap_remove(at)).is_some()
         }
-        Action::StopPod { actor, mode: StopMode::Delete, .. } => has_ended(actor),
+        Action::StopPod { actor, mode: StopMode::Delete, .. } => {
+            has_ended(actor) || refused.iter().any(|it| it.actor == *actor)
+        }
         Action::CreateInstance { actor } => decision.places.contains_key(actor),
         Action::StopPod { .. } | Action::DeleteInstance { .. } => false,
     });
-    refused.clear();
     not_evicted.clear();
 }
 

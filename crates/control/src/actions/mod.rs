@@ -13,7 +13,7 @@ pub(crate) mod update;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::actions::blocked_on::BlockedOn;
+use crate::actions::blocked_on::{BlockedOn, TurnLimit};
 use crate::actions::moves::{ElectiveTurns, never_evicted, never_ready};
 use crate::actions::room::RoomTracker;
 use crate::actions::update::Update;
@@ -139,7 +139,7 @@ pub fn next_actions(
         turns.clear();
     }
     let elective = ElectiveTurns::new(desired, decision, observed, &room);
-    if elective.is_cluster_full {
+    if elective.limit == TurnLimit::Cluster {
         result.requeue_at_latest(observed.now + TURN_RECHECK);
     }
     for actor in &desired.actors {
@@ -211,7 +211,7 @@ fn elective_goal<'a>(
 ) -> Goal<'a> {
     let is_at_start = is_misplaced(pod, &goal) && pod.phase != PodPhase::Terminating;
     if is_at_start && turns.waits(actor) {
-        result.blocked.insert(actor.to_owned(), BlockedOn::MoveTurn);
+        result.blocked.insert(actor.to_owned(), BlockedOn::MoveTurn(turns.limit));
         return Goal::Keep;
     }
     if is_at_start && let Some(refused) = never_evicted(actor, decision, observed) {

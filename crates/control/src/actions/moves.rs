@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::actions::blocked_on::BlockedOn;
+use crate::actions::blocked_on::{BlockedOn, TurnLimit};
 use crate::actions::room::RoomTracker;
 use crate::actions::stuck::is_in_the_way;
 use crate::backoff::refusals::RefusedPod;
@@ -54,8 +54,8 @@ pub fn stopped_for_gain(decision: &Decision, observed: &ObservedState) -> usize 
 pub(crate) struct ElectiveTurns<'a> {
     /// Actors that wait for their turn.
     waiting: BTreeSet<&'a str>,
-    /// Whether only the limit of the cluster holds them up.
-    pub is_cluster_full: bool,
+    /// What they wait for.
+    pub limit: TurnLimit,
 }
 
 impl<'a> ElectiveTurns<'a> {
@@ -70,7 +70,7 @@ impl<'a> ElectiveTurns<'a> {
         observed: &ObservedState,
         room: &RoomTracker,
     ) -> Self {
-        let mut turns = Self { waiting: BTreeSet::new(), is_cluster_full: false };
+        let mut turns = Self { waiting: BTreeSet::new(), limit: TurnLimit::AtOnce };
         let mut room = room.clone();
         let pod = |actor: &str| observed.instances.get(actor).and_then(|instance| instance.pod.as_ref());
         let mut candidates: Vec<(&'a str, usize, &'a str, &Pod)> = Vec::new();
@@ -96,6 +96,7 @@ impl<'a> ElectiveTurns<'a> {
             pod.is_some_and(|pod| pod.unit.as_ref() == decision.places.get(actor))
         };
         if desired.max_unavailable > 0 && observed.instances.iter().any(is_replaced) {
+            turns.limit = TurnLimit::Rollout;
             return turns;
         }
         for wait in needed.iter().filter(|wait| !leaving.iter().any(|pod| is_in_the_way(pod, wait))) {
@@ -106,7 +107,9 @@ impl<'a> ElectiveTurns<'a> {
         }
         let limits = observed.move_limits;
         let left = limits.at_once.saturating_sub(stopped);
-        turns.is_cluster_full = left > limits.left_in_cluster && !turns.waiting.is_empty();
+        if left > limits.left_in_cluster && !turns.waiting.is_empty() {
+            turns.limit = TurnLimit::Cluster;
+        }
         let left = left.min(limits.left_in_cluster);
         let waits: Vec<_> = candidates.iter().map(|it| (it.0, room.take(it.1, it.2).err())).collect();
         let can_start = waits.iter().filter(|(_, wait)| wait.is_none()).map(|(name, _)| *name);

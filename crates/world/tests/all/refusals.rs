@@ -54,6 +54,11 @@ fn key() -> ApplicationKey {
     ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() }
 }
 
+/// Another application, without actors that run.
+const OTHER: &str = "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: other, namespace: ns, uid: other-uid}, \
+    spec: {actors: [{name: v, replicas: 1, arrivals: 1/s, \
+    implementations: [{kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}";
+
 /// The actors that the refusal constrains at this time, after a change of the world since it was recorded.
 fn constrained(reason: &str, change: (&str, &str), seconds: i64) -> String {
     let world = WORLD.replace("REASON", reason);
@@ -121,14 +126,15 @@ fn refusals_last_as_long_as_their_cause_for_running_actors() {
     assert_eq!(constrained(STORAGE, cordoned, 0), "w-0 w-1 not n0");
 }
 
-/// The room at `n0/cpus-0` and `n1/cpus-0` that the application's own moves in progress keep.
-fn kept(moves: &str, status: &str) -> [u64; 2] {
+/// The actors at `n0/cpus-0` and `n1/cpus-0` that plans of an application of this name count as others, with these moves of `app`.
+fn kept(name: &str, moves: &str, status: &str) -> [u64; 2] {
     let decision = "moves: [{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, reason: gain}]}";
     assert!(WORLD.contains(decision));
     let world = WORLD.replace(decision, &format!("moves: [{moves}]}}"));
     let (before, _) = world.split_once("  status: {refusals").unwrap();
-    let index = index(&format!("{}{status}}}", before.trim_end()));
-    let assembled = assemble(&index, &key(), &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let index = index(&format!("{}{status}}}\n---\n{OTHER}", before.trim_end()));
+    let key = ApplicationKey { name: name.to_owned(), ..key() };
+    let assembled = assemble(&index, &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
     let units = serde_json::from_str::<SnapshotFile>(&assembled.snapshot.write()).unwrap().units;
     ["n0/cpus-0", "n1/cpus-0"].map(|id| {
         let unit = units.iter().find(|unit| unit.id == id).unwrap();
@@ -137,7 +143,7 @@ fn kept(moves: &str, status: &str) -> [u64; 2] {
 }
 
 #[test]
-fn an_actor_on_the_way_keeps_its_old_unit_free_of_its_own_application() {
+fn an_actor_on_the_way_keeps_its_old_unit_free() {
     let at = "'1970-01-01T00:00:00.000000Z'";
     let moves = |actor: &str, from: &str, to: &str| {
         format!(
@@ -154,16 +160,18 @@ fn an_actor_on_the_way_keeps_its_old_unit_free_of_its_own_application() {
     let refused = " status: {refusals: [{actor: w-0, group: w, kind: cpu, node: n0, reason: full, until: '1970-01-01T00:01:00Z'}]}";
     let necessary = "{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, reason: lost}";
     let swap = format!("{one}, {}", moves("w-1", "n0", "n1"));
-    for (moves, status, expected) in [
-        (one.as_str(), none, [0, 1]),
-        (&one, &progress("Starting"), [0, 1]),
-        (&one, &progress("Running"), [0, 0]),
+    // Its own application counts only what is kept free, another one also the two actors.
+    for (moves, status, own, other) in [
+        (one.as_str(), none, [0, 1], [1, 2]),
+        (&one, &progress("Starting"), [0, 1], [1, 2]),
+        (&one, &progress("Running"), [0, 0], [1, 1]),
         // it goes back
-        (&one, refused, [0, 0]),
-        (necessary, none, [0, 0]),
+        (&one, refused, [0, 0], [1, 2]),
+        (necessary, none, [0, 0], [1, 1]),
         // each takes the place of the other
-        (&swap, none, [0, 0]),
+        (&swap, none, [0, 0], [1, 2]),
     ] {
-        assert_eq!(kept(moves, status), expected, "{moves} {status}");
+        assert_eq!(kept("app", moves, status), own, "{moves} {status}");
+        assert_eq!(kept("other", moves, status), other, "of another application: {moves} {status}");
     }
 }

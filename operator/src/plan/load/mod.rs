@@ -20,7 +20,7 @@ use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
 use crate::plan::load::commit::commit_moves;
 use crate::plan::load::report::{HeldUp, LoadVerdict};
-use crate::plan::load::search::{LoadSearch, MoverService};
+use crate::plan::load::search::LoadSearch;
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
@@ -37,8 +37,6 @@ const SEARCH_BACKOFF: (Duration, Duration) = (Duration::from_mins(1), Duration::
 /// The load that applications were last planned for.
 pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
-    /// Service times of actors before their last move.
-    services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
     /// When the last moves were finished.
     finished: Mutex<FinishedMoves>,
     /// Backoff after failed searches.
@@ -61,9 +59,9 @@ pub async fn run(
     (store, metrics): (Arc<LoadStore>, LoadMetrics),
     mut ticked: UnboundedReceiver<ApplicationKey>,
 ) {
-    let (last, services, finished) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let (last, finished) = (Mutex::default(), Mutex::default());
     let (backoffs, uids) = (Mutex::default(), UidTracker::default());
-    let planner = LoadPlanner { last, services, finished, backoffs, uids, metrics };
+    let planner = LoadPlanner { last, finished, backoffs, uids, metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -120,7 +118,9 @@ impl LoadPlanner {
             windows,
             rule,
         };
-        let before = self.services().get(key).cloned();
+        let decided_at = decision.spec.gain.as_ref().map(|gain| &gain.decided_at);
+        // Of the history, as another replica may have decided the moves.
+        let before = decided_at.and_then(|at| ctx.owned_resources.history(application.as_ref()).services(at));
         let finished = self.finished().since(key, &decision, windows.newest_answered());
         let steady = request(windows.clone(), GateRule::Steady);
         if let Some(finished) = finished
@@ -168,12 +168,11 @@ impl LoadPlanner {
         self.metrics.show_costs(key, &found.costs);
         let (judgement, verdict) = (found.judgement.clone(), found.verdict());
         if mode == RebalanceMode::On && judgement.pays().is_some() {
-            let services = found.services(windows);
+            ctx.moves.set_services(key, found.services(windows));
             // If the cluster changed meanwhile, the next window tries again.
             if !commit_moves(request, found, ctx).await? {
                 return Ok(());
             }
-            self.services().insert((*key).clone(), services);
             if *rule == GateRule::Change {
                 // Earlier windows show another load.
                 store.keep_newest(key, control::CHANGE_WINDOWS);
@@ -184,10 +183,6 @@ impl LoadPlanner {
         }
         self.searched(key, facts, settled, &judgement);
         Ok(())
-    }
-
-    fn services(&self) -> std::sync::MutexGuard<'_, BTreeMap<ApplicationKey, MoverService>> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn finished(&self) -> std::sync::MutexGuard<'_, FinishedMoves> {
@@ -205,7 +200,6 @@ impl LoadPlanner {
     /// Plans by the manifest again; returns whether something was reported.
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
-        self.services().remove(key);
         self.finished().forget(key);
         self.backoffs().forget(|failed| failed == key);
         self.metrics.forget(key);

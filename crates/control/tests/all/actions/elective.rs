@@ -2,7 +2,10 @@
 
 use super::scenario::check;
 
-const WAITS: &str = "waits: the move waits until other actors have moved and no rollout is in progress";
+const WAITS: &str =
+    "waits: the move waits until other actors of the application have moved (rebalance.moves.atOnce)";
+const IN_CLUSTER: &str =
+    "waits: the move waits until actors of other applications have moved (rebalance.moves.cluster)";
 
 #[test]
 fn elective_moves_begin_one_after_the_other() {
@@ -12,8 +15,8 @@ fn elective_moves_begin_one_after_the_other() {
     check(&[
         (&format!("{world} {run}"), &format!("evict pod-0; cam-1 {WAITS}")),
         (&format!("{world} {run} limits=2"), "evict pod-0; evict pod-1"),
-        (&format!("{world} {run} limits=2:1"), &format!("evict pod-0; cam-1 {WAITS}; next at 2")),
-        (&format!("{world} {run} limits=1:0"), &format!("cam-0 {WAITS}; cam-1 {WAITS}; next at 2")),
+        (&format!("{world} {run} limits=2:1"), &format!("evict pod-0; cam-1 {IN_CLUSTER}; next at 2")),
+        (&format!("{world} {run} limits=1:0"), &format!("cam-0 {IN_CLUSTER}; cam-1 {IN_CLUSTER}; next at 2")),
         // The first is being stopped, is stopped, or starts.
         (
             &format!("{world} pods=0:n0/gpus-0:terminating,1:n0/gpus-1:running ready=1"),
@@ -32,7 +35,7 @@ fn elective_moves_begin_one_after_the_other() {
         (
             &format!("{world} {run} old=1 update=1")
                 .replace("decided=0:n1/gpus-0,1:n1", "decided=0:n1/gpus-0,1:n0"),
-            &format!("stop pod-1; cam-0 {WAITS}"),
+            "stop pod-1; cam-0 waits: the move waits until the rollout is finished",
         ),
         // An outdated pod is no rollout if it is never replaced, or moves itself.
         (

@@ -49,6 +49,17 @@ fn finish_in_flight_completes_moves_and_begins_none() {
         ("decided=0:n1/gpus-0 pods=0:n0/gpus-0:ended instances=7", String::new()),
         // Ended pods restart.
         ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:ended", "stop pod-0; cam-0 ended".to_owned()),
+        // Refused pods stay, unless their actor moves for a gain, and goes back.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:ended refused=0:full", String::new()),
+        (
+            "decided=0:n1/gpus-0 elective=0 pods=0:n1/gpus-0:ended refused=0:full",
+            "stop pod-0; refused cam-0 on n1: full".to_owned(),
+        ),
+        (
+            "decided=0:n1/gpus-0 elective=0:100 pods=0:n1/gpus-0 now=220",
+            "stop pod-0; refused cam-0 on n1: not ready within 120 s after the move".to_owned(),
+        ),
+        ("decided=0:n1/gpus-0 elective=0:100 pods=0:n1/gpus-0 now=219", "next at 220".to_owned()),
         // A stopped actor's unit is held by an actor that has to move: that one moves, and no other.
         (
             "decided=0:n0/gpus-1,1:n0/gpus-0,2:n1/gpus-0 pods=1:n0/gpus-1,2:n0/gpus-0",
