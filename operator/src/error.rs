@@ -1,7 +1,9 @@
 //! Errors of a reconcile: one variant per step, with the cause in `source`.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt;
 use placement::{JudgeError, PlanError};
 use world::AssembleError;
 
@@ -22,7 +24,10 @@ pub enum Error {
     World(#[from] AssembleError),
     /// There is no feasible plan.
     #[error("no plan")]
-    Plan(#[from] PlanError),
+    Plan(#[source] PlanError),
+    /// No placement obeys the policy.
+    #[error("no plan")]
+    Disobeyed(#[source] PlanError),
     /// The planner and clingo disagree on a plan.
     #[error("{0}")]
     Mismatch(String),
@@ -56,6 +61,23 @@ pub enum Error {
     /// The search failed.
     #[error("the search failed: {0}")]
     Search(String),
+    /// Other work on an application panicked.
+    #[error("{0} panicked, which is a defect; see the operator's log")]
+    Panicked(&'static str),
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        if matches!(error, PlanError::Disobeyed { .. }) { Self::Disobeyed(error) } else { Self::Plan(error) }
+    }
+}
+
+/// The result of `work`; a panic is an error, so that it fails for one application only.
+pub async fn catch_panic_of<T>(
+    work: &'static str,
+    done: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    AssertUnwindSafe(done).catch_unwind().await.unwrap_or(Err(Error::Panicked(work)))
 }
 
 impl Error {
@@ -76,7 +98,9 @@ impl Error {
             Self::World(_)
                 | Self::Policy(_)
                 | Self::Plan(_)
+                | Self::Disobeyed(_)
                 | Self::Search(_)
+                | Self::Panicked(_)
                 | Self::NameTaken(_)
                 | Self::Refused(_)
                 | Self::Mismatch(_)
@@ -84,9 +108,9 @@ impl Error {
     }
 
     /// Whether it may pass without an event, so that it is retried with backoff: admission refuses it, and a quota may be
-    /// raised; or the search panicked, or it or clingo ran out of memory or time.
+    /// raised; or the search or other work panicked, or the search or clingo ran out of memory or time.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Search(_)) || self.has_no_verdict()
+        matches!(self, Self::Refused(_) | Self::Search(_) | Self::Panicked(_)) || self.has_no_verdict()
     }
 
     /// Whether clingo gave no verdict on a plan although the policy requires one.
@@ -94,15 +118,16 @@ impl Error {
         matches!(self, Self::Plan(PlanError::Judge(JudgeError::Evaluation(_) | JudgeError::Unjudged)))
     }
 
-    /// What to tell users if a request to the API server failed.
-    pub fn failed_request(&self) -> Option<String> {
+    /// What to tell users if a request to the API server failed, or work panicked.
+    fn failed_work(&self) -> Option<String> {
         match self {
             // The chain would repeat the answer as a data structure.
             Self::Observe { source: kube::Error::Api(answer), .. }
             | Self::Apply { source: kube::Error::Api(answer), .. } => {
-                Some(format!("{self}: {}; retrying", answer.message))
+                Some(format!("{self}: {}", answer.message))
             }
-            Self::Observe { .. } | Self::Apply { .. } => Some(format!("{}; retrying", self.chain())),
+            Self::Observe { .. } | Self::Apply { .. } => Some(self.chain()),
+            Self::Panicked(_) => Some(self.to_string()),
             _ => None,
         }
     }
@@ -131,16 +156,30 @@ impl Error {
         match self {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
             Self::Refused(_) => Duration::from_mins(1),
-            Self::Search(_) => Duration::from_mins(5),
+            Self::Search(_) | Self::Panicked(_) => Duration::from_mins(5),
             _ if self.has_no_verdict() => Duration::from_mins(5),
             _ => Duration::from_secs(30),
         }
     }
 }
 
-/// The first error of a reconcile whose remaining steps still run; returned at the end.
+/// How many failures an event names.
+const MOST_NAMED: usize = 3;
+
+/// Reason and note of the event about requests that failed, or about a panic; nothing if these errors are of another kind.
+pub fn failed_work(errors: &[Error]) -> Option<(&'static str, String)> {
+    let mut notes: Vec<String> = errors.iter().filter_map(Error::failed_work).collect();
+    let first = errors.iter().find(|error| error.failed_work().is_some())?;
+    let reason = if matches!(first, Error::Panicked(_)) { first.reason() } else { "RequestFailed" };
+    let more = notes.len().saturating_sub(MOST_NAMED);
+    notes.truncate(MOST_NAMED);
+    notes.extend((more > 0).then(|| format!("{more} more requests failed")));
+    Some((reason, format!("{}; retrying", notes.join("; "))))
+}
+
+/// The errors of a reconcile whose remaining steps still run; returned at the end.
 #[derive(Debug, Default)]
-pub struct Failures(Option<Error>);
+pub struct Failures(Vec<Error>);
 
 impl Failures {
     /// The value, or nothing if the step failed; the error is kept.
@@ -152,25 +191,24 @@ impl Failures {
             Ok(done) => Ok(Some(done)),
             Err(Error::NotLeading) => Err(Error::NotLeading),
             Err(failure) => {
-                if self.0.is_none() {
-                    self.0 = Some(failure);
-                } else {
-                    // Only the first error is returned.
-                    tracing::warn!(error = failure.chain(), "another step failed");
-                }
+                self.0.push(failure);
                 Ok(None)
             }
         }
     }
 
-    /// The value, or the first error that was kept.
+    /// The value, or what ended the reconcile and all errors that were kept.
     ///
     /// # Errors
     /// When a step failed.
-    pub fn or<T>(self, done: T) -> Result<T, Error> {
-        match self.0 {
-            Some(failure) => Err(failure),
-            None => Ok(done),
+    pub fn or<T>(mut self, done: Result<T, Error>) -> Result<T, Vec<Error>> {
+        match done {
+            Ok(done) if self.0.is_empty() => Ok(done),
+            Ok(_) => Err(self.0),
+            Err(failure) => {
+                self.0.insert(0, failure);
+                Err(self.0)
+            }
         }
     }
 }
@@ -185,9 +223,25 @@ mod tests {
             serde_json::from_value(serde_json::json!({"message": "failed calling webhook", "code": 500}));
         let source = kube::Error::Api(Box::new(answer.unwrap()));
         let failed = Error::Apply { what: "Placement app".to_owned(), source };
-        let expected = "failed to write Placement app: failed calling webhook; retrying";
-        assert_eq!(failed.failed_request().as_deref(), Some(expected));
-        assert_eq!(Error::Overtaken.failed_request(), None);
+        let failed = [Error::Overtaken, failed, Error::Panicked("the reconcile")];
+        let named = |errors: &[Error]| failed_work(errors);
+        let one = "failed to write Placement app: failed calling webhook";
+        assert_eq!(named(&failed[..1]), None);
+        assert_eq!(named(&failed[..2]), Some(("RequestFailed", format!("{one}; retrying"))));
+        let panicked = "the reconcile panicked, which is a defect; see the operator's log; retrying";
+        assert_eq!(named(&failed[2..]), Some(("Panicked", panicked.to_owned())));
+        assert_eq!(named(&failed), Some(("RequestFailed", format!("{one}; {panicked}"))));
+        let many: Vec<Error> = (0..5).map(|_| Error::Panicked("the reconcile")).collect();
+        let (_, note) = named(&many).unwrap();
+        assert!(note.ends_with("see the operator's log; 2 more requests failed; retrying"), "{note}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_application() {
+        let panics = futures::future::lazy(|_| -> Result<(), Error> { panic!("a bug") });
+        let failed = catch_panic_of("the reconcile", panics).await.unwrap_err();
+        assert_eq!((failed.reason(), failed.is_reported(), failed.may_pass()), ("Panicked", true, true));
+        assert!(matches!(catch_panic_of("the reconcile", async { Ok(1) }).await, Ok(1)));
     }
 
     #[test]
@@ -198,8 +252,9 @@ mod tests {
             (judge(JudgeError::Evaluation("killed".to_owned())), true),
             (judge(JudgeError::Unjudged), true),
             (judge(JudgeError::Policy("no such predicate".to_owned())), false),
-            (Error::Plan(disobeyed), false),
+            (Error::from(disobeyed), false),
             (Error::Search("it panicked".to_owned()), true),
+            (Error::Panicked("planning"), true),
             (Error::Mismatch("1 is not 2".to_owned()), false),
         ] {
             assert!(error.is_reported());
@@ -218,7 +273,19 @@ mod tests {
         assert!(matches!(failures.keep(Ok(2)), Ok(Some(2))), "the rest is done all the same");
         assert!(matches!(failures.keep::<()>(Err(Error::Overtaken)), Ok(None)));
         assert!(matches!(failures.keep::<()>(Err(Error::NotLeading)), Err(Error::NotLeading)));
-        assert!(matches!(failures.or(()), Err(Error::Search(why)) if why == "first"));
-        assert!(matches!(Failures::default().or(3), Ok(3)));
+        let reasons = |errors: Vec<Error>| errors.iter().map(Error::reason).collect::<Vec<_>>();
+        let all = failures.or::<()>(Err(Error::NotLeading)).unwrap_err();
+        assert_eq!(reasons(all), ["NotLeading", "Search", "Overtaken"]);
+        let kept = Failures(vec![search("first"), Error::Overtaken]).or(Ok(())).unwrap_err();
+        assert_eq!(reasons(kept), ["Search", "Overtaken"]);
+        assert!(matches!(Failures::default().or(Ok(3)), Ok(3)));
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_obeyed_has_a_reason_of_its_own() {
+        let reason = |error: PlanError| Error::from(error).reason();
+        let violations = Vec::new;
+        assert_eq!(reason(PlanError::Disobeyed { strategy: "asp", violations: violations() }), "Disobeyed");
+        assert_eq!(reason(PlanError::Infeasible { strategy: "asp", violations: violations() }), "Plan");
     }
 }

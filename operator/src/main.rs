@@ -165,7 +165,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         mismatches: mismatches.clone(),
         loads: reader.as_ref().map(|(reader, _)| reader.store.clone()),
     };
-    serve(admin, &config.serving).await?;
+    serve(admin, &config.serving, &mut watches).await?;
     let (mut election, leadership) =
         leader::start(connection, config.election.clone(), metrics.clone(), liveness.clone(), is_warm)?;
     let writer = writes::Writer {
@@ -216,7 +216,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = &mut work => Err("the queues or background tasks ended unexpectedly".into()),
-        ended = first_end(&mut watches) => Err(format!("a watch ended: {ended}").into()),
+        ended = first_end(&mut watches) => Err(format!("a watch or server ended: {ended}").into()),
         // Runs in the same task as the work, so a blocked executor stops the heartbeat.
         () = liveness.heartbeat() => Err("the heartbeat ended unexpectedly".into()),
         () = election.lost() => {
@@ -354,14 +354,18 @@ async fn run_queues(context: &Arc<Context>, queues: Queues) {
     }
 }
 
-/// Starts the HTTP servers for metrics, probes and debugging, each at its own address.
-async fn serve(admin: admin::Admin, addresses: &config::Serving) -> std::io::Result<()> {
+/// Starts the HTTP servers for metrics, probes and debugging, each at its own address, among the tasks that never end.
+async fn serve(
+    admin: admin::Admin,
+    addresses: &config::Serving,
+    tasks: &mut JoinSet<()>,
+) -> std::io::Result<()> {
     let listener = TcpListener::bind(addresses.listen).await?;
     let probe_listener = TcpListener::bind(addresses.probe_listen).await?;
     let debug_listener = TcpListener::bind(addresses.debug_listen).await?;
-    tokio::spawn(serving::serve(listener, admin::public(admin.clone())));
-    tokio::spawn(serving::serve(probe_listener, admin::probes(admin.clone())));
-    tokio::spawn(serving::serve(debug_listener, admin::debug(admin)));
+    tasks.spawn(serving::serve(listener, admin::public(admin.clone())).map(drop));
+    tasks.spawn(serving::serve(probe_listener, admin::probes(admin.clone())).map(drop));
+    tasks.spawn(serving::serve(debug_listener, admin::debug(admin)).map(drop));
     Ok(())
 }
 

@@ -143,7 +143,12 @@ impl<'a> Examined<'a> {
                 running.into_iter().map(|thread| thread.join().ok().flatten()).collect()
             });
             for (batch, found) in some.iter().zip(found) {
-                let Some(Some(found)) = found else { return Ok(Judged::Constraints) };
+                let Some(found) = found else { return Ok(Judged::Constraints) };
+                let Some(found) = found else {
+                    return Err(JudgeError::Mismatch(
+                        "clingo finds a part of the placement infeasible".to_owned(),
+                    ));
+                };
                 // The first component counts unplaced actors, which the first run has verified; each level contributes a constant 1.
                 for (sum, more) in sums.iter_mut().zip(found).skip(1) {
                     *sum += batch.times * (more - 1);
@@ -194,5 +199,42 @@ pub(crate) fn ask(executable: &Path, limits: Limits, job: &Job, patience: Durati
         Ended::Finished(_) => sums.map(Some).ok_or_else(|| "clingo sent no answer".to_owned()),
         Ended::Stopped => Err(format!("clingo took more than {} ms", patience.as_millis())),
         Ended::Lost(problem) => Err(problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use placement::ix::UnitIx;
+
+    use super::*;
+
+    /// Six facts an actor, eight a unit and two a message are more than 30, so that messages are judged in runs of their own.
+    #[test]
+    fn a_part_without_an_answer_is_unverified_and_an_infeasible_one_is_a_mismatch() {
+        let text = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9},
+            {"id":"v","kind":"cpu","node":"m","capacity":9}],
+            "actors":[{"id":"a","runsOn":{"cpu":1}},{"id":"b","runsOn":{"cpu":1}},{"id":"c","runsOn":{"cpu":1}}],
+            "messages":[{"from":"a","to":"b","count":1},{"from":"b","to":"c","count":1}],
+            "exchangeCost":{"otherNode":1},"objectives":["communication"]}"#;
+        let world = Snapshot::read(text).unwrap();
+        let assignment: Assignment = [0, 1, 0].map(|unit| Some(UnitIx::new(unit))).into_iter().collect();
+        let cost = world.cost(&assignment);
+        let limits = JudgeLimits { facts: 30, batches: 64, left: None };
+        for (part, expected) in [
+            (None, Ok(Judged::Constraints)),
+            (
+                Some(None),
+                Err(JudgeError::Mismatch("clingo finds a part of the placement infeasible".to_owned())),
+            ),
+        ] {
+            let runs = AtomicUsize::new(0);
+            let confirmed = Examined::new(&world, &assignment, &cost, limits).confirm(|_| {
+                if runs.fetch_add(1, Ordering::Relaxed) == 0 { Some(Some(vec![0; 8])) } else { part.clone() }
+            });
+            assert_eq!(confirmed, expected);
+            assert!(runs.into_inner() > 1, "it is judged in parts");
+        }
     }
 }

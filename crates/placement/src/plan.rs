@@ -146,6 +146,21 @@ pub enum PlanError {
     Derived(#[from] SnapshotError),
 }
 
+impl PlanError {
+    /// Whether components that must agree differ, which is never the fault of the snapshot or of the budget.
+    pub fn is_defect(&self) -> bool {
+        let is_contradicted = |source: &SolveError| match source {
+            SolveError::Mismatch { .. } | SolveError::Proof(_) => true,
+            SolveError::TooLarge { .. } | SolveError::Solver(_) => false,
+        };
+        match self {
+            Self::Infeasible { .. } | Self::Claim { .. } | Self::Judge(JudgeError::Mismatch(_)) => true,
+            Self::Solve { source, .. } => is_contradicted(source),
+            Self::Disobeyed { .. } | Self::Judge(_) | Self::Derived(_) => false,
+        }
+    }
+}
+
 fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -175,12 +190,15 @@ pub fn plan(
     let halved = Budget { stop: &stop, left: budget.left.is_some().then_some(&left), ..*budget };
     let mut strict = derived.clone();
     strict.constraints.extend(exclusions);
-    let strict = plan_under(strict, snapshot, strategy, judge, &halved);
-    if strict.as_ref().is_ok_and(|plan| plan.unplaced.is_empty()) {
-        return strict;
-    }
+    let strict = match plan_under(strict, snapshot, strategy, judge, &halved) {
+        Ok(strict) if strict.unplaced.is_empty() => return Ok(strict),
+        Ok(strict) => Some(strict),
+        Err(error) if error.is_defect() => return Err(error),
+        // Neither an answer nor a verdict was found without these places.
+        Err(_) => None,
+    };
     let any = plan_under(derived, snapshot, strategy, judge, budget)?;
-    Ok(strict.ok().filter(|strict| strict.unplaced.len() <= any.unplaced.len()).unwrap_or(any))
+    Ok(strict.filter(|strict| strict.unplaced.len() <= any.unplaced.len()).unwrap_or(any))
 }
 
 /// A plan under what is derived.

@@ -220,5 +220,9 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"},
         "spec": {"containers": [{"name": "c", "image": "none"}]}});
     let create = ["create", operator.as_str(), "-f-"];
-    is_refused(&env, create, &pod, "can create and delete only pods that an Instance controls").await;
+    let words = "can create and delete only pods that an Instance controls";
+    is_refused(&env, create, &pod, words).await;
+    // nor delete one
+    env.apply(&pod).await;
+    is_refused(&env, ["delete", operator.as_str(), "-f-"], &pod, words).await;
 }

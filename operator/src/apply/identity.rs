@@ -3,7 +3,7 @@
 //! Host names are stable: `crop-0.surveillance.vision.svc` follows the actor, because a headless Service publishes the address
 //! of the pod with that host name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ChannelPattern, labels};
 use k8s_openapi::api::core::v1::{
@@ -128,16 +128,27 @@ struct Channel<'a> {
     pattern: ChannelPattern,
 }
 
+/// The host name of an actor.
+fn host(actor: &ActorName) -> String {
+    format!("{}.{}.{}.svc", actor.short(), actor.application.name, actor.application.namespace)
+}
+
+/// Whether a peers file lists all these actors.
+pub fn names_all(peers: &ConfigMap, actors: &[ActorName]) -> bool {
+    let text = peers.data.as_ref().and_then(|data| data.get(PEERS_FILE));
+    let file = text.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+    let groups = file.as_ref().and_then(|file| file.get("actors")?.as_object());
+    let hosts = groups.into_iter().flatten().filter_map(|(_, hosts)| hosts.as_array()).flatten();
+    let hosts: BTreeSet<&str> = hosts.filter_map(serde_json::Value::as_str).collect();
+    groups.is_some() && actors.iter().all(|actor| hosts.contains(host(actor).as_str()))
+}
+
 /// The ConfigMap that pods mount as their peers file.
 pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
     let mut actors: BTreeMap<&str, Vec<String>> =
         application.spec.actors.iter().map(|group| (group.name.as_str(), Vec::new())).collect();
     for actor in all {
-        let name =
-            format!("{}.{}.{}.svc", actor.short(), actor.application.name, actor.application.namespace);
-        if let Some(names) = actors.get_mut(actor.group.as_str()) {
-            names.push(name);
-        }
+        actors.entry(&actor.group).or_default().push(host(actor));
     }
     let channels = application.spec.channels.iter();
     let channels = channels.map(|it| Channel { from: &it.from, to: &it.to, pattern: it.pattern }).collect();
@@ -189,6 +200,24 @@ mod tests {
           ]
         }
         "#);
+    }
+
+    #[test]
+    fn a_peers_file_of_an_earlier_manifest_is_kept_if_it_names_the_running_actors() {
+        let all = world::manifest_actors(&application());
+        let mut written = peers(&application(), &all);
+        assert!(names_all(&written, &all) && names_all(&written, &all[1..]) && names_all(&written, &[]));
+        assert!(!names_all(&peers(&application(), &all[1..]), &all), "one is missing");
+        // A group that the manifest no longer has.
+        let mut other = application();
+        other.spec.actors.remove(0);
+        assert!(names_all(&peers(&other, &all), &all));
+        for text in ["theirs", "{}", r#"{"actors":{"crop":"crop-0"}}"#] {
+            written.data = Some([("peers.json".to_owned(), text.to_owned())].into());
+            assert!(!names_all(&written, &all), "{text}");
+        }
+        written.data = None;
+        assert!(!names_all(&written, &[]));
     }
 
     #[test]

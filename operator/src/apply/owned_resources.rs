@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use control::{BlockedOn, Moment};
-use crds::{ActorApplication, ActorApplicationStatus};
+use crds::ActorApplication;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -41,20 +41,21 @@ impl OwnedResources {
     }
 
     /// Creates missing resources and repairs changed ones; foreign objects of the same name are left alone. Returns whether
-    /// starts should wait for the next reconcile.
+    /// starts should wait for the next reconcile. While the manifest is not applied, the peers file is kept if it names all
+    /// `actors`, and its channels with it.
     ///
     /// # Errors
     /// When the lease is lost; other errors are kept and retried.
     pub async fn ensure(
         &self,
-        (application, actors): (&ActorApplication, &[ActorName]),
+        (application, actors, is_applied): (&ActorApplication, &[ActorName], bool),
         key: &ApplicationKey,
         ctx: &Context,
         outcome: &mut Outcome,
         failures: &mut Failures,
     ) -> Result<bool, Error> {
         failures.keep(self.ensure_service(application, key, ctx, outcome).await)?;
-        let peers = self.ensure_peers((application, actors), key, ctx, outcome).await;
+        let peers = self.ensure_peers((application, actors, is_applied), key, ctx, outcome).await;
         let has_failed = peers.is_err();
         failures.keep(peers)?;
         // A pod that starts without the file never gets it, so a first failure delays starts; a lasting one does not.
@@ -97,7 +98,7 @@ impl OwnedResources {
 
     async fn ensure_peers(
         &self,
-        (application, actors): (&ActorApplication, &[ActorName]),
+        (application, actors, is_applied): (&ActorApplication, &[ActorName], bool),
         key: &ApplicationKey,
         ctx: &Context,
         outcome: &mut Outcome,
@@ -110,7 +111,7 @@ impl OwnedResources {
         let has = |(name, text): (&String, &String)| {
             there.data.as_ref().and_then(|data| data.get(name)) == Some(text)
         };
-        if data.iter().all(has) {
+        if data.iter().all(has) || !is_applied && identity::names_all(&there, actors) {
             return Ok(());
         }
         let backoff_key = (key.clone(), format!("data of {}", described(there.as_ref())));
@@ -133,37 +134,6 @@ impl OwnedResources {
     pub fn owns_peers_file(&self, application: &ActorApplication) -> bool {
         self.peers.is_own(&identity::peers(application, &[]), application)
     }
-
-    /// Restores known name conflicts while nothing is created, as for a paused application.
-    pub fn restore_name_conflicts(
-        &self,
-        application: &ActorApplication,
-        key: &ApplicationKey,
-        ctx: &Context,
-        outcome: &mut Outcome,
-    ) {
-        let (service, peers) = (identity::service(application), identity::peers(application, &[]));
-        let missing = [
-            (!self.services.is_own(&service, application)).then(|| described(&service)),
-            (!self.peers.is_own(&peers, application)).then(|| described(&peers)),
-        ];
-        // The cached status may be newer than the manifest.
-        let known = ctx.caches.application(key).filter(|known| known.uid() == application.uid());
-        let status = known.as_deref().unwrap_or(application).status.as_ref();
-        for what in missing.into_iter().flatten() {
-            let held = ctx.backoff(&(key.clone(), what.clone()));
-            if held.is_some_and(|(_, why)| why == TAKEN) || was_reported(status, &what) {
-                outcome.waiting.insert(PEERS.to_owned(), BlockedOn::NameConflict(what));
-            }
-        }
-    }
-}
-
-/// Whether the status reports that this name is taken.
-fn was_reported(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
-    let words = format!("{PEERS}: {}", BlockedOn::NameConflict(what.to_owned()));
-    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
-    conditions.any(|it| it.type_ == "NameTaken" && it.status == "True" && it.message.contains(&words))
 }
 
 /// Whether an application of this name is the controller, including a deleted predecessor.
@@ -299,15 +269,12 @@ fn add_problem(outcome: &mut Outcome, until: Moment, wait: BlockedOn) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use jiff::Timestamp;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
     use super::*;
-    use crate::status::report::application_status;
 
     fn application() -> ActorApplication {
         let spec = serde_json::from_value(json!({"actors": []})).unwrap();
@@ -342,20 +309,6 @@ mod tests {
                 "{owners:?}, made: {is_pending}"
             );
         }
-    }
-
-    #[test]
-    fn a_name_conflict_is_restored_from_the_status() {
-        let status_of = |outcome: &Outcome| {
-            application_status(&application(), &[], outcome, &BTreeMap::new(), Timestamp::UNIX_EPOCH)
-        };
-        let file = "ConfigMap web-peers";
-        let mut outcome = Outcome::default();
-        assert!(!was_reported(Some(&status_of(&outcome)), file));
-        outcome.waiting.insert(PEERS.to_owned(), BlockedOn::NameConflict(file.to_owned()));
-        assert!(was_reported(Some(&status_of(&outcome)), file));
-        assert!(!was_reported(Some(&status_of(&outcome)), "Service web"));
-        assert!(!was_reported(None, file));
     }
 
     #[test]

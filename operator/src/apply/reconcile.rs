@@ -1,5 +1,6 @@
 //! Reconciles an application: observes it, applies its Placement and reports its status.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use world::{ActorName, ApplicationKey, GroupMember, Index, SnapshotWarning, Unit};
+use world::{
+    ActorName, ApplicationKey, GroupMember, Index, OwnedObjects, SnapshotWarning, Unit, actors_of_instance,
+};
 
 use crate::api::writes::each;
 use crate::apply::device_claims::{create_claim, delete_unused};
@@ -26,7 +29,7 @@ use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
 use crate::apply::way_back::go_back;
-use crate::error::{Error, Failures};
+use crate::error::{Error, Failures, catch_panic_of};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
 use crate::runtime::clock::{micro_time, moment};
@@ -41,12 +44,14 @@ pub async fn reconcile(reference: ObjectRef<ActorApplication>, ctx: Arc<Context>
     let application = ctx.caches.applications.get(&reference)?;
     match reconcile_application(&application, &ctx).await {
         Ok(again) => again,
-        Err(error) => {
+        Err(errors) => {
             let key = ApplicationKey::of(application.as_ref());
-            tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
-            let delay = ctx.reconcile_backoff.next_delay(&key, &error, moment());
+            for error in &errors {
+                tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
+            }
+            let delay = ctx.reconcile_backoff.next_delay(&key, errors.first()?, moment());
             if ctx.reconcile_backoff.is_lasting(&key) {
-                ctx.report_failed_request(application.as_ref(), "Apply", &error).await;
+                ctx.report_failed_work(application.as_ref(), "Apply", &errors).await;
             }
             Some(delay)
         }
@@ -56,23 +61,30 @@ pub async fn reconcile(reference: ObjectRef<ActorApplication>, ctx: Arc<Context>
 /// Brings an application closer to its Placement. Planning has its own queue, so repairs do not wait for it.
 ///
 /// # Errors
-/// When a write fails, or the lease is lost; it is retried.
+/// When writes fail, the lease is lost, or a step panics; it is retried.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(application)))]
 async fn reconcile_application(
     application: &ActorApplication,
     ctx: &Arc<Context>,
-) -> Result<Option<Duration>, Error> {
+) -> Result<Option<Duration>, Vec<Error>> {
     let working = ctx.writer.liveness.begin();
-    let result = Box::pin(run_phases(application, ctx)).await;
+    let mut failures = Failures::default();
+    let done = catch_panic_of("the reconcile", Box::pin(run_phases(application, ctx, &mut failures))).await;
+    let result = failures.or(done);
     drop(working);
     if result.is_ok() {
         ctx.reconcile_backoff.reset(&ApplicationKey::of(application));
     }
-    ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
+    let failed = result.as_ref().err().and_then(|errors| errors.first());
+    ctx.metrics.reconciles.with_label_values(&[failed.map_or("ok", Error::reason)]).inc();
     result
 }
 
-async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
+async fn run_phases(
+    application: &ActorApplication,
+    ctx: &Arc<Context>,
+    failures: &mut Failures,
+) -> Result<Option<Duration>, Error> {
     ctx.writer.leadership.check()?;
     if application.metadata.deletion_timestamp.is_some() {
         // The garbage collector deletes everything that it owns.
@@ -81,8 +93,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let key = ApplicationKey::of(application);
     ctx.forget_if_recreated(&key, application);
     enqueue_if_due(&key, ctx);
-    let mut failures = Failures::default();
-    let not_adopted = adopt(application, &key, ctx, &mut failures).await?;
+    let not_adopted = adopt(application, &key, ctx, failures).await?;
     let (planned, again) = ctx.planner.last(&key);
     let is_planned = planned.is_some();
     let mut outcome = Outcome { requeue_at: again, ..planned.unwrap_or_default() };
@@ -103,7 +114,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let is_pending = ctx.planner.is_pending(&key);
     if outcome.decision.is_none() && is_pending {
         // Nothing to apply or report before the first plan, which requeues it.
-        return failures.or(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
+        return Ok(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.planner.infeasible(&key, application.metadata.generation);
@@ -112,12 +123,12 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let mut refusals = ctx.active_refusals(&key, outcome.decision.as_ref());
     let mut is_created = false;
     if let Some(mut decision) = outcome.decision.clone() {
-        let done = apply(application, &mut decision, ctx, &mut outcome, &mut refusals, &mut failures);
+        let done = apply(application, &mut decision, ctx, &mut outcome, &mut refusals, failures);
         is_created = Box::pin(done).await?;
         outcome.decision = Some(decision);
     }
     if is_created {
-        return failures.or(Some(requeue_after(&outcome, WATCH_DELAY)));
+        return Ok(Some(requeue_after(&outcome, WATCH_DELAY)));
     }
     let waits = waiting_for(&ctx.caches.index(), application, &outcome);
     if ctx.caches.set_waiting(&key, waits) && ctx.has_room_grown(&key) {
@@ -130,7 +141,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // Running actors are kept up; the status waits for a plan of the latest generation.
-        return failures.or(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
+        return Ok(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     let later = ctx.status_throttle.next_report(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
@@ -143,7 +154,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     }
     let resume = ctx.planner.resume_search(&key);
     let longest = control::requeue_after(moment(), &refusals, resume, outcome.failure.is_some());
-    failures.or(Some(requeue_after(&outcome, longest)))
+    Ok(Some(requeue_after(&outcome, longest)))
 }
 
 /// Requeues when there may be more to do, at the latest after `longest`.
@@ -208,18 +219,18 @@ async fn apply(
     let is_create = |action: &mut Action| matches!(action, Action::CreateInstance { .. });
     let missing = next.actions.extract_if(.., is_create).collect();
     let creating = create_instances(application, &names, (&key, &version), missing, ctx);
+    let is_applied = !application.spec.paused && is_newest(decision, application);
+    let listed = listed_actors(decision, &actors, &instances, is_applied);
     let keeping = async {
-        if !application.spec.paused && is_newest(decision, application) {
-            let of_it = (application, actors.as_slice());
-            if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
-                next.actions.retain(|action| !matches!(action, Action::StartPod { .. }));
-            }
-            // Starts use the revision accepted earlier and do not wait for the newest.
-            failures.keep(rollout.sync_revisions(of_it, &key, ctx, outcome).await)
-        } else {
-            ctx.owned_resources.restore_name_conflicts(application, &key, ctx, outcome);
-            Ok(None)
+        let of_it = (application, &*listed, is_applied);
+        if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
+            next.actions.retain(|action| !matches!(action, Action::StartPod { .. }));
         }
+        if !is_applied {
+            return Ok(None);
+        }
+        // Starts use the revision accepted earlier and do not wait for the newest.
+        failures.keep(rollout.sync_revisions((application, &actors), &key, ctx, outcome).await)
     };
     let ((created, is_created), kept) = futures::join!(creating, keeping);
     kept?;
@@ -303,6 +314,25 @@ async fn apply(
     record_deferred(application, deferred, decision, ctx, outcome, refusals, (&observed, &units, &actors))
         .await?;
     Ok(false)
+}
+
+/// The actors of the peers file. While the manifest is not applied, those that the decision places: the manifest may have others.
+fn listed_actors<'a>(
+    decision: &Placement,
+    actors: &'a [ActorName],
+    instances: &OwnedObjects,
+    is_applied: bool,
+) -> Cow<'a, [ActorName]> {
+    if is_applied {
+        return Cow::Borrowed(actors);
+    }
+    let placed: BTreeSet<&str> = decision.spec.assignments.iter().map(|it| it.actor.as_str()).collect();
+    let known: BTreeSet<String> = actors.iter().map(ActorName::short).collect();
+    let running = instances.values().flat_map(|(instance, _)| actors_of_instance(instance));
+    let mut removed: Vec<ActorName> = running.filter(|actor| !known.contains(&actor.short())).collect();
+    removed.sort_by(|a, b| a.member.cmp(&b.member));
+    let all = actors.iter().cloned().chain(removed);
+    all.filter(|actor| placed.contains(actor.short().as_str())).collect()
 }
 
 /// Creates the Instances of actors that have none; returns refusals, and whether one was created.
@@ -407,4 +437,43 @@ fn stuck(
         Deferred::Create { .. } | Deferred::Start(..) | Deferred::Remove { .. } => None,
     });
     control::stuck_moves(&world::decision(decision), observed, &outcome.waiting, &kept.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peers_file_lists_actors_with_a_place_while_the_manifest_is_not_applied() {
+        let spec = serde_json::json!({"actors": [{"name": "a", "replicas": 3, "implementations": []}]});
+        let mut application = ActorApplication::new("app", serde_json::from_value(spec).unwrap());
+        application.metadata.namespace = Some("shop".to_owned());
+        let instance = |actor: &str| -> Instance {
+            let (group, _) = actor.rsplit_once('-').unwrap();
+            let spec = serde_json::json!({"applicationName": "app", "actorGroup": group, "actor": actor});
+            let mut instance = Instance::new(&format!("app-{actor}"), serde_json::from_value(spec).unwrap());
+            instance.metadata.namespace = Some("shop".to_owned());
+            instance
+        };
+        let instances = ["a-0", "old-10", "old-2", "old-3"].map(|actor| {
+            let instance = instance(actor);
+            (instance.name_any(), (Arc::new(instance), None))
+        });
+        let mut decision = Placement::new("app", crds::PlacementSpec::default());
+        let assignment = |actor: &str| {
+            serde_json::from_value(
+                serde_json::json!({"actor": actor, "unit": "n/cpus-0", "node": "n", "pool": "cpus"}),
+            )
+            .unwrap()
+        };
+        decision.spec.assignments = ["a-0", "a-1", "old-10", "old-2"].map(assignment).into();
+        let actors = world::manifest_actors(&application);
+        let instances = instances.into();
+        let listed = |is_applied| {
+            let listed = listed_actors(&decision, &actors, &instances, is_applied);
+            listed.iter().map(ActorName::short).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(true), ["a-0", "a-1", "a-2"]);
+        assert_eq!(listed(false), ["a-0", "a-1", "old-2", "old-10"]);
+    }
 }

@@ -30,27 +30,37 @@ pub async fn run(ctx: Arc<Context>, namespace: String) {
                 Ok(Err(refused)) => refused.message,
                 Err(failed) => failed.chain(),
             };
-            report_unkept(&revision, &problem, &ctx).await;
+            let Some(owner) = config_map_of(&revision) else { continue };
+            let note = format!(
+                "ControllerRevision {} cannot be created: {problem}; until it is, a restarted operator cannot fall back to this version",
+                revision.name_any()
+            );
+            let config_map = (owner.name.clone(), Some(owner.uid.clone()));
+            report(config_map, &namespace, ("PolicyNotKept", note), &ctx).await;
         }
-        for old in ctx.policies.surplus() {
-            // A version that cannot be deleted is merely surplus.
-            if let Err(e) = ctx.writer.delete::<ControllerRevision>(&namespace, &old, false).await {
-                tracing::warn!(name = old.name, error = e.chain(), "failed to delete an old policy revision");
-            }
+        for (config_map, old) in ctx.policies.surplus() {
+            let problem = match ctx.writer.delete::<ControllerRevision>(&namespace, &old, false).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(refused)) => refused,
+                Err(failed) => failed.chain(),
+            };
+            let note =
+                format!("ControllerRevision {} with an older version cannot be deleted: {problem}", old.name);
+            report(config_map, &namespace, ("OldPolicyKept", note), &ctx).await;
         }
     }
 }
 
-/// Emits an event on a policy whose version could not be kept.
-async fn report_unkept(revision: &ControllerRevision, problem: &str, ctx: &Context) {
-    let Some(owner) = config_map_of(revision) else { return };
-    let (name, uid) = (Some(owner.name.clone()), Some(owner.uid.clone()));
-    let metadata = ObjectMeta { name, uid, namespace: revision.namespace(), ..ObjectMeta::default() };
+/// Emits an event on the ConfigMap of a policy, of this name and uid.
+async fn report(
+    (name, uid): (String, Option<String>),
+    namespace: &str,
+    (reason, note): (&str, String),
+    ctx: &Context,
+) {
+    tracing::warn!(policy = name, note, "failed to store or delete a policy revision");
+    let metadata =
+        ObjectMeta { name: Some(name), uid, namespace: Some(namespace.to_owned()), ..ObjectMeta::default() };
     let config_map = ConfigMap { metadata, ..ConfigMap::default() };
-    let note = format!(
-        "ControllerRevision {} cannot be created: {problem}; until it is, a restarted operator cannot fall back to this version",
-        revision.name_any()
-    );
-    tracing::warn!(policy = owner.name, problem, "failed to store a policy revision");
-    ctx.emit_event(&config_map, &event(EventType::Warning, "PolicyNotKept", "Keep", note)).await;
+    ctx.emit_event(&config_map, &event(EventType::Warning, reason, "Keep", note)).await;
 }

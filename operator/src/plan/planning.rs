@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use world::ApplicationKey;
 
-use crate::error::Error;
+use crate::error::{Error, catch_panic_of};
 use crate::plan::decide::decide;
 use crate::plan::observe::kinds;
 use crate::runtime::clock::moment;
@@ -56,7 +56,9 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     let (before, decided) = match ctx.caches.decision(&key) {
         Ok(decision) => {
             outcome.decision = decision.map(|decision| decision.as_ref().clone());
-            (version(&outcome), Box::pin(decide(&application, &key, &ctx, dirty, &mut outcome)).await)
+            let before = version(&outcome);
+            let decided = Box::pin(decide(&application, &key, &ctx, dirty, &mut outcome));
+            (before, catch_panic_of("planning", decided).await)
         }
         Err(e) => (None, Err(e)),
     };
@@ -88,7 +90,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             ctx.planner
                 .record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
             if ctx.plan_backoff.is_lasting(&key) {
-                ctx.report_failed_request(application.as_ref(), "Plan", &e).await;
+                ctx.report_failed_work(application.as_ref(), "Plan", &[e]).await;
             }
         }
     }

@@ -137,13 +137,14 @@ impl Policies {
         self.lock().iter().filter_map(revision).collect()
     }
 
-    /// Kept versions that are older than the last one.
-    pub fn surplus(&self) -> Vec<ObjectId> {
-        let older = |known: &PolicyVersions| {
+    /// Kept versions that are older than the last one, with name and uid of their ConfigMaps.
+    pub fn surplus(&self) -> Vec<((String, Option<String>), ObjectId)> {
+        let older = |(name, known): (&String, &PolicyVersions)| {
             let all = known.kept.len().saturating_sub(1);
-            known.kept.values().take(all).map(|version| version.id.clone()).collect::<Vec<_>>()
+            let old = known.kept.values().take(all).map(|version| version.id.clone());
+            old.map(|id| ((name.clone(), known.uid.clone()), id)).collect::<Vec<_>>()
         };
-        self.lock().values().flat_map(older).collect()
+        self.lock().iter().flat_map(older).collect()
     }
 
     /// Records that a plan was made with a version, and with those enforced on it.
@@ -329,7 +330,7 @@ mod tests {
             let next = kept(&restarted);
             assert_eq!(next[0].name_any(), "fast-policy-2");
             restarted.restore(&next[0]);
-            let surplus: Vec<String> = restarted.surplus().into_iter().map(|it| it.name).collect();
+            let surplus: Vec<String> = restarted.surplus().into_iter().map(|(_, it)| it.name).collect();
             assert_eq!((surplus, kept(&restarted)), (vec!["fast-policy-1".to_owned()], vec![]));
         }
     }

@@ -18,6 +18,8 @@ struct Failure {
     reason: &'static str,
     count: u32,
     until: Moment,
+    /// Whether attempts before failed, too, for whatever reason.
+    is_lasting: bool,
 }
 
 impl Retries {
@@ -25,6 +27,7 @@ impl Retries {
     /// it.
     pub fn next_delay(&self, key: &ApplicationKey, error: &Error, now: Moment) -> Duration {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_lasting = failures.contains_key(key);
         let known = failures.get(key).filter(|known| known.reason == error.reason());
         if let Some(known) = known.filter(|known| now < known.until) {
             // A clock that was set back does not extend the delay.
@@ -34,14 +37,14 @@ impl Retries {
         let wait =
             error.initial_backoff().saturating_mul(2_u32.saturating_pow(count)).min(error.max_backoff());
         let (reason, count, until) = (error.reason(), count.saturating_add(1), now + wait);
-        failures.insert(key.clone(), Failure { reason, count, until });
+        failures.insert(key.clone(), Failure { reason, count, until, is_lasting });
         wait
     }
 
     /// Whether the last attempts failed, too: more than a hiccup, which is worth an event.
     pub fn is_lasting(&self, key: &ApplicationKey) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(key).is_some_and(|known| known.count > 1)
+        failures.get(key).is_some_and(|known| known.is_lasting)
     }
 
     /// Resets the backoff.
@@ -91,5 +94,10 @@ mod tests {
         assert!(!retries.is_lasting(&key("a")), "it failed once");
         assert_eq!(after("a", &broken, later + Duration::from_secs(2)), 4_000);
         assert!(retries.is_lasting(&key("a")) && !retries.is_lasting(&key("e")));
+        // Reasons that alternate are no success.
+        assert_eq!(after("f", &broken, later), 2_000);
+        assert!(!retries.is_lasting(&key("f")));
+        assert_eq!(after("f", &refused, later), 2_000);
+        assert!(retries.is_lasting(&key("f")));
     }
 }

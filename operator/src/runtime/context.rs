@@ -18,7 +18,7 @@ use crate::apply::move_limits::MoveTracker;
 use crate::commit::locks::CommitLocks;
 use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
-use crate::error::Error;
+use crate::error::{Error, failed_work};
 use crate::plan::judged::Mismatches;
 use crate::plan::load::report::LoadReports;
 use crate::plan::planner::Planner;
@@ -152,7 +152,7 @@ impl Context {
         for refusal in &mut written {
             refusal.until = from_wall_clock(refusal.until);
         }
-        refusals.restore(written);
+        refusals.restore(written, self.longest_refusal(), moment());
         refusals.active(moment(), is_unchanged)
     }
 
@@ -163,10 +163,14 @@ impl Context {
         about: &RefusalKey,
         (actor, reason, cause): (&str, &str, Option<String>),
     ) {
-        let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let of_it = (actor.to_owned(), reason, cause);
-        all.entry(key.clone()).or_default().record(about, of_it, longest, moment());
+        all.entry(key.clone()).or_default().record(about, of_it, self.longest_refusal(), moment());
+    }
+
+    /// The longest time until a refusal expires.
+    fn longest_refusal(&self) -> Duration {
+        Duration::from_secs(self.planning.refusal_seconds.into())
     }
 
     /// Remembers below which unit capacities an application would be more overloaded than it is.
@@ -187,15 +191,15 @@ impl Context {
         self.caches.guard(key, policy, needs);
     }
 
-    /// Emits an event if a request to the API server fails again and again, as by a webhook that does not answer.
-    pub async fn report_failed_request<K: Resource<DynamicType = ()>>(
+    /// Emits an event if requests to the API server fail again and again, as by a webhook that does not answer, or work panics.
+    pub async fn report_failed_work<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
         action: &str,
-        error: &Error,
+        errors: &[Error],
     ) {
-        if let Some(note) = error.failed_request() {
-            self.emit_event(object, &event(EventType::Warning, "RequestFailed", action, note)).await;
+        if let Some((reason, note)) = failed_work(errors) {
+            self.emit_event(object, &event(EventType::Warning, reason, action, note)).await;
         }
     }
 

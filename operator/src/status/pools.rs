@@ -34,7 +34,7 @@ pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
                 "failed to write the status of a pool; retrying"
             );
             if failures > 1 {
-                ctx.report_failed_request(pool.as_ref(), "Report", e).await;
+                ctx.report_failed_work(pool.as_ref(), "Report", std::slice::from_ref(e)).await;
             }
         }
         if !failed.is_empty() {

@@ -109,7 +109,7 @@ impl Subject<'_> {
                     "raise the quota or change the admission policy: kubectl describe resourcequota -n {namespace}"
                 )
             }
-            ("Accepted", "Search" | "Plan" | "Mismatch") => {
+            ("Accepted", "Search" | "Panicked" | "Plan" | "Disobeyed" | "Mismatch") => {
                 "check the operator's log, and reproduce it offline: kubectl cairn plan".to_owned()
             }
             ("Accepted", _) => format!("correct the manifest: {edit}"),

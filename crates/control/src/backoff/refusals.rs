@@ -55,9 +55,11 @@ impl TrackedRefusal {
 }
 
 impl RefusalTracker {
-    /// Restores recorded refusals after a restart, unless newer ones are known.
-    pub fn restore(&mut self, refusal: Vec<Refusal>) {
-        for Refusal { key: about, actor, reason, count, until, cause } in refusal {
+    /// Restores recorded refusals after a restart, unless newer ones are known. They expire after at most `longest`, also if the
+    /// clock was set back since.
+    pub fn restore(&mut self, refusals: Vec<Refusal>, longest: Duration, now: Moment) {
+        for Refusal { key: about, actor, reason, count, until, cause } in refusals {
+            let until = until.min(now + longest);
             let known = TrackedRefusal { actor, reason, count, streak: 1, until, cause };
             self.by_key.entry(about).or_insert(known);
         }

@@ -431,7 +431,14 @@ fn refusals_are_bounded_and_restored() {
     assert_eq!(refusals.active(later, changed), []);
     let unchanged = refusals.active(later, |_| true);
     assert_eq!(unchanged.iter().map(|it| it.cause.as_deref()).collect::<Vec<_>>(), [Some("c")]);
+    let longest = Duration::from_mins(5);
     let mut recalled = RefusalTracker::default();
-    recalled.restore(active_now.clone());
+    recalled.restore(active_now.clone(), longest, NOW);
     assert_eq!(recalled.active(NOW, changed), active_now);
+    // The clock was set back by an hour.
+    let mut recalled = RefusalTracker::default();
+    let later = active_now.into_iter().map(|it| Refusal { until: it.until + Duration::from_hours(1), ..it });
+    recalled.restore(later.collect(), longest, NOW);
+    let recalled = recalled.active(NOW, changed);
+    assert!(recalled.len() == 64 && recalled.iter().all(|it| it.until == NOW + longest));
 }

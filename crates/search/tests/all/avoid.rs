@@ -1,7 +1,8 @@
 //! Places that plans avoid.
 
+use placement::file::Constraint;
 use placement::ix::UnitIx;
-use placement::{Budget, NoPolicy, Snapshot, plan};
+use placement::{Answer, Budget, NoPolicy, PlanError, Snapshot, SolveError, Strategy, plan};
 use search::Greedy;
 use testkit::line::world;
 
@@ -31,4 +32,31 @@ fn places_to_avoid_are_used_only_if_actors_stay_unplaced_otherwise() {
         expected.sort_unstable();
         assert_eq!(found, expected, "{units}; {actors}; {rules}");
     }
+}
+
+/// Fails while places are excluded, and searches otherwise.
+struct FailsStrictly(fn(String) -> SolveError);
+
+impl Strategy for FailsStrictly {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+    fn summary(&self) -> &'static str {
+        "fails"
+    }
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let is_strict = snapshot.file().constraints.iter().any(|it| matches!(it, Constraint::Never { .. }));
+        if is_strict { Err((self.0)("gone".to_owned())) } else { Greedy.solve(snapshot, budget) }
+    }
+}
+
+#[test]
+fn a_defect_in_the_search_without_places_to_avoid_is_not_hidden_by_a_second_plan() {
+    let snapshot = world("u:cpu:9", "a:cpu=1", "avoid a units u");
+    let planned = |error: fn(String) -> SolveError| {
+        plan(&snapshot, &FailsStrictly(error), &NoPolicy, &Budget::effort(None, 1))
+    };
+    assert!(planned(SolveError::Solver).unwrap().unplaced.is_empty(), "a solver that crashed proves nothing");
+    let refused = planned(SolveError::Proof).unwrap_err();
+    assert!(matches!(refused, PlanError::Solve { source: SolveError::Proof(_), .. }), "{refused:?}");
 }

@@ -17,7 +17,7 @@ use kube::runtime::events::EventType;
 use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
 use crate::counters::{LoadMetrics, LoadStore};
-use crate::error::Error;
+use crate::error::{Error, catch_panic_of};
 use crate::plan::load::commit::commit_moves;
 use crate::plan::load::report::{HeldUp, LoadVerdict};
 use crate::plan::load::search::LoadSearch;
@@ -72,10 +72,11 @@ pub async fn run(
         }
         let Some(key) = queue.pop_front() else { return };
         queued.remove(&key);
-        if let Err(error) = planner.consider(&key, &ctx, &store).await {
+        let considered = Box::pin(planner.consider(&key, &ctx, &store));
+        if let Err(error) = catch_panic_of("planning for measured load", considered).await {
             tracing::warn!(application = %key, error = error.chain(), "planning for measured load failed");
             if let Some(application) = ctx.caches.application(&key) {
-                ctx.report_failed_request(application.as_ref(), "Rebalance", &error).await;
+                ctx.report_failed_work(application.as_ref(), "Rebalance", &[error]).await;
             }
         }
     }
