@@ -104,6 +104,41 @@ fn other_applications_count_with_their_measured_work() {
 }
 
 #[test]
+fn an_actor_is_saturated_by_its_measured_work_if_there_is_any() {
+    let (idle, busy) = (world(), world().replace("arrivals: 1/s", "arrivals: 100000/s"));
+    let policy = Policy::builtin("p");
+    let warns = |manifest: &str, works: &[(&str, u64, u64)]| {
+        let mut objects = Objects::default();
+        objects.read("test", manifest).unwrap();
+        let index = Index::of(&objects);
+        let work = |(actor, cpu, gpu): &(&str, u64, u64)| {
+            ((*actor).to_owned(), BTreeMap::from([("cpu".to_owned(), *cpu), ("gpu".to_owned(), *gpu)]))
+        };
+        let numbers = MeasuredNumbers { work: works.iter().map(work).collect(), ..measured() };
+        let app = key("app");
+        let world = assemble_measured(&index, &app, &policy, Timestamp::UNIX_EPOCH, Some(&numbers)).unwrap();
+        world.warnings.iter().any(|note| note.condition == "Saturated" && note.message.contains("of cam "))
+    };
+    // 90 % of a window of 30 s; the GPU has speed 2.
+    let (cpu, gpu) = (27_000_000, 54_000_000);
+    let noise = |capacity: u64| capacity + capacity / 20;
+    for (works, expected) in [
+        (vec![("cam-0", noise(cpu) + 1, noise(gpu) + 1), ("cam-1", 9, 9)], true),
+        (vec![("cam-0", noise(cpu), noise(gpu) + 1), ("cam-1", 9, 9)], false),
+        (vec![("cam-0", noise(cpu) + 1, noise(gpu)), ("cam-1", 9, 9)], false),
+        (vec![("cam-0", 9, 9), ("cam-1", 9, 9)], false),
+    ] {
+        for manifest in [&idle, &busy] {
+            assert_eq!(warns(manifest, &works), expected, "{works:?}");
+        }
+    }
+    // The manifest holds for actors whose work is not measured.
+    for works in [vec![], vec![("cam-0", 9, 9)]] {
+        assert!(!warns(&idle, &works) && warns(&busy, &works), "{works:?}");
+    }
+}
+
+#[test]
 fn windows_judge_load_while_counters_are_unavailable() {
     // `cam-0` overloads its GPU by the manifest.
     let manifest = |mode: &str| {
