@@ -11,6 +11,7 @@ pub mod load_commit;
 pub mod load_failures;
 pub mod load_report;
 pub mod load_search;
+pub mod load_surroundings;
 pub mod observe;
 pub mod outcome;
 pub mod planner;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counters::{MeasuredGroup, MeasuredNumbers};
 use jiff::Timestamp;
-use world::{Index, MeasuredDemand, Objects, Policy, assemble, assemble_measured, observe};
+use world::{Index, MeasuredDemand, Objects, Policy, UnitUse, assemble, assemble_measured, observe};
 
 use super::cluster::{BASE, changed, key, placement};
 
@@ -101,6 +101,29 @@ fn other_applications_count_with_their_measured_work() {
     assert_eq!(load(Some(MeasuredDemand { window: policy.window, numbers: numbers.clone() })), 9);
     assert_eq!(load(Some(MeasuredDemand { window: policy.window * 2, numbers })), 60_000, "another window");
     assert_eq!(load(None), 60_000);
+}
+
+#[test]
+fn a_unit_is_used_by_its_application_and_by_others() {
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let policy = Policy::builtin("p");
+    for (decision, others, other_actors) in
+        [(String::new(), 0, 0), (format!("\n---\n{}", placement("other", "{}")), 30_000, 1)]
+    {
+        let mut objects = Objects::default();
+        objects.read("test", &format!("{}\n---\n{other}{decision}", world())).unwrap();
+        let mut index = Index::of(&objects);
+        let capacity = world::units(&index, &policy)["n0/gpus-0"].capacity;
+        for (measured, own) in [(None, 60_000), (Some(measured()), 9)] {
+            let demand = measured.map(|numbers| MeasuredDemand { window: policy.window, numbers });
+            index.set_measured(&key("app"), demand.map(Arc::new));
+            let expected = UnitUse { own, others, other_actors, capacity };
+            assert_eq!(
+                index.unit_use(&key("app"), &policy),
+                BTreeMap::from([("n0/gpus-0".to_owned(), expected)])
+            );
+        }
+    }
 }
 
 #[test]
