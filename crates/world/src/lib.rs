@@ -36,6 +36,7 @@ pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
 pub use index::room::NodeRoom;
 pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
+pub use index::unit_use::UnitUse;
 pub use moves::{DecidedMove, elective_moves, moves_in_progress};
 pub use numbers::{Exact, NumberError, duration, floor, quantity, rate, rational, to_quantity};
 pub use policy::{PROGRAM, Policy, PolicyError};

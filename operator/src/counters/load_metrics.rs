@@ -106,9 +106,9 @@ impl LoadMetrics {
 pub struct PlanCosts(pub BTreeMap<String, [i64; 2]>);
 
 impl PlanCosts {
-    /// The costs on the facts of a snapshot.
-    pub fn of(snapshot: &Snapshot, goes: &Assignment) -> Self {
-        let [running, best] = [&snapshot.incumbent(), goes].map(|it| snapshot.cost(it).vector(snapshot));
+    /// The costs of what runs and of the best plan, on the facts of a snapshot.
+    pub fn of(snapshot: &Snapshot, plans: [&Assignment; 2]) -> Self {
+        let [running, best] = plans.map(|it| snapshot.cost(it).vector(snapshot));
         let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
         // The first cost counts unplaced actors.
         let costs = running.into_iter().zip(best).skip(1);
@@ -133,7 +133,7 @@ mod tests {
         )
         .unwrap();
         let goes = [0, 1].map(|unit| Some(placement::ix::UnitIx::new(unit))).into_iter().collect();
-        let costs = PlanCosts::of(&snapshot, &goes);
+        let costs = PlanCosts::of(&snapshot, [&snapshot.incumbent(), &goes]);
         let shown = || {
             let all = registry.gather();
             let family = all.iter().find(|family| family.name() == "cairn_operator_application_cost");

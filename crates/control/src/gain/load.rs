@@ -30,8 +30,12 @@ pub struct LastLoadSearch {
 }
 
 impl LastLoadSearch {
-    /// The search that follows `last`, with this result.
-    pub fn after(last: Option<Self>, at: Moment, windows: usize, verdict: Option<GateVerdict>) -> Self {
+    /// The search that follows `last`, made because of this signal and with this result.
+    ///
+    /// Only for a changed load a search is repeated in each window. Further windows of a steady load say the same, and each search is one more
+    /// chance for noise to pass.
+    pub fn after(last: Option<Self>, at: Moment, signal: LoadSignal, verdict: Option<GateVerdict>) -> Self {
+        let may_open = last.is_none_or(|last| signal.may_be_another_load(last));
         let is_open = match verdict {
             // Once there are enough windows, nothing else tells that the load had changed.
             Some(GateVerdict::Uncertain { .. } | GateVerdict::FewWindows { .. }) => true,
@@ -41,11 +45,11 @@ impl LastLoadSearch {
         let before = last.map_or(0, |last| last.open_searches);
         let follows = (1..MOST_OPEN_SEARCHES).contains(&before);
         let open_searches = match before {
-            0 => usize::from(is_open),
+            0 => usize::from(is_open && may_open),
             _ if follows && !matches!(verdict, Some(GateVerdict::Pays { .. })) => before + 1,
             _ => 0,
         };
-        Self { at, windows, open_searches }
+        Self { at, windows: signal.windows, open_searches }
     }
 
     /// Whether it looks again at the change of an earlier search, whose facts remain those to compare with.
@@ -54,7 +58,7 @@ impl LastLoadSearch {
     }
 }
 
-/// How the measured load differs from the facts of the last search; nothing before the first one.
+/// How the measured load, and what else a plan depends on, differ from those of the last search; nothing before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadSignal {
     /// Settled windows.
@@ -63,9 +67,21 @@ pub struct LoadSignal {
     pub has_changed: bool,
     /// Relative difference of the mean of all windows.
     pub mean_difference: f64,
+    /// Whether the same load may have a better placement since: units of its kinds were freed, the decided places are others than those
+    /// that a search was made for, or others overload its units. Noise of its own load never is an opportunity.
+    pub has_opportunity: bool,
+}
+
+impl LoadSignal {
+    /// Whether the load may be another one than that of the last search, or was measured in too few windows then.
+    fn may_be_another_load(self, last: LastLoadSearch) -> bool {
+        self.has_changed || self.mean_difference > MEAN_CHANGE || last.windows < GateRule::Steady.needed()
+    }
 }
 
 /// The rule by which a search is due: the load changed, the last search was open, or there was time for a steady gain to show.
+///
+/// An opportunity is searched once, by the rule for steady gains and at most once per [`BACKGROUND_INTERVAL`].
 ///
 /// A change is searched once even if there are too few windows to judge it, and then again when there are enough. While a search
 /// is open, a change that was seen with it may still differ from its facts: the rules alternate.
@@ -81,7 +97,7 @@ pub fn due_load_rule(last: Option<LastLoadSearch>, signal: LoadSignal, now: Mome
         _ => {}
     }
     let has_waited = now >= last.at + BACKGROUND_INTERVAL;
-    let is_new = signal.mean_difference > MEAN_CHANGE || last.windows < needed;
+    let is_new = signal.has_opportunity || signal.may_be_another_load(last);
     (signal.windows >= needed && has_waited && is_new).then_some(GateRule::Steady)
 }
 

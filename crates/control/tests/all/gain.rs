@@ -1,6 +1,7 @@
 //! Gains of plans over windows.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use control::{
     BACKGROUND_INTERVAL, ElectiveMoves, Gain, GateRule, GateVerdict, LastLoadSearch, LoadSignal, LoadTerms,
@@ -237,7 +238,7 @@ fn a_search_is_due_when_the_load_changed_and_until_a_change_pays_or_does_not() {
     let now = BACKGROUND_INTERVAL * 2;
     assert_eq!(due_load_rule(None, LoadSignal { windows: 7, ..signal }, now), None);
     assert_eq!(due_load_rule(None, signal, now), Some(GateRule::Steady));
-    let searched = |verdict| LastLoadSearch::after(None, now, 16, verdict);
+    let searched = |verdict| LastLoadSearch::after(None, now, signal, verdict);
     let due = |last, signal| due_load_rule(Some(last), signal, now);
     let quiet = searched(None);
     assert_eq!(due(quiet, signal), None);
@@ -259,7 +260,7 @@ fn a_search_is_due_when_the_load_changed_and_until_a_change_pays_or_does_not() {
     let mut rules = Vec::new();
     while let Some(rule) = due(last, signal) {
         rules.push(rule);
-        last = LastLoadSearch::after(Some(last), now, 16, None);
+        last = LastLoadSearch::after(Some(last), now, signal, None);
     }
     assert_eq!((rules.len(), rules[0], rules[15]), (16, GateRule::Change, GateRule::Steady));
     assert!(rules[1..].iter().all(|rule| *rule == GateRule::Steady));
@@ -269,12 +270,13 @@ fn a_search_is_due_when_the_load_changed_and_until_a_change_pays_or_does_not() {
 /// the load looks like to the rule for changes after the first search.
 fn searches_of_a_change(first: usize, most: usize, has_changed: bool) -> Vec<(usize, GateRule)> {
     let now = BACKGROUND_INTERVAL * 2;
-    let mut last = LastLoadSearch::after(None, now, first, None);
+    let few = LoadSignal { windows: first, ..LoadSignal::default() };
+    let mut last = LastLoadSearch::after(None, now, few, None);
     let mut searches = Vec::new();
     for window in 0..40 {
         let windows = (first + window).min(most);
         let is_first = searches.is_empty();
-        let signal = LoadSignal { windows, has_changed: is_first || has_changed, mean_difference: 0.0 };
+        let signal = LoadSignal { windows, has_changed: is_first || has_changed, ..LoadSignal::default() };
         let Some(rule) = due_load_rule(Some(last), signal, now) else { continue };
         searches.push((windows, rule));
         let verdict = rule.judge(&vec![0.2; windows], 0.1);
@@ -282,7 +284,7 @@ fn searches_of_a_change(first: usize, most: usize, has_changed: bool) -> Vec<(us
             GateVerdict::FewWindows { .. } => verdict,
             _ => GateVerdict::Uncertain { gain: 0.2 },
         };
-        last = LastLoadSearch::after(Some(last), now, windows, Some(verdict));
+        last = LastLoadSearch::after(Some(last), now, signal, Some(verdict));
         if last.open_searches == 0 {
             break;
         }
@@ -310,6 +312,45 @@ fn a_change_with_few_windows_is_searched_again_when_there_are_enough() {
     let steady = searches_of_a_change(3, 8, true);
     assert!(steady[1..].iter().all(|search| *search == (8, Steady)), "{steady:?}");
     assert_eq!(steady.len(), 17);
+}
+
+#[test]
+fn an_opportunity_is_searched_once_in_ten_minutes_and_opens_no_series() {
+    let begun = BACKGROUND_INTERVAL * 2;
+    let steady = LoadSignal { windows: 16, ..LoadSignal::default() };
+    let opportunity = LoadSignal { has_opportunity: true, ..steady };
+    let last = LastLoadSearch::after(None, begun, steady, None);
+    let later = begun + BACKGROUND_INTERVAL;
+    for (signal, now, expected) in [
+        (steady, later, None),
+        (opportunity, begun + BACKGROUND_INTERVAL / 2, None),
+        (opportunity, later, Some(GateRule::Steady)),
+        (LoadSignal { windows: 7, ..opportunity }, later, None),
+        (LoadSignal { has_changed: true, ..opportunity }, later, Some(GateRule::Change)),
+    ] {
+        assert_eq!(due_load_rule(Some(last), signal, now), expected, "{signal:?}");
+    }
+    let uncertain = Some(GateVerdict::Uncertain { gain: 0.2 });
+    for (signal, is_open) in [
+        (opportunity, false),
+        (LoadSignal { mean_difference: 0.06, ..opportunity }, true),
+        (LoadSignal { has_changed: true, ..opportunity }, true),
+    ] {
+        let searched = LastLoadSearch::after(Some(last), later, signal, uncertain);
+        assert_eq!(searched.open_searches, usize::from(is_open), "{signal:?}");
+        let is_due = due_load_rule(Some(searched), steady, later).is_some();
+        assert_eq!(is_due, is_open, "{signal:?}");
+    }
+    // Whatever comes of it, units are freed in each window, and there is one search in ten minutes.
+    let (mut last, mut searches) = (last, Vec::new());
+    for minute in 0..35 {
+        let now = later + Duration::from_mins(minute);
+        if due_load_rule(Some(last), opportunity, now).is_some() {
+            searches.push(minute);
+            last = LastLoadSearch::after(Some(last), now, opportunity, uncertain);
+        }
+    }
+    assert_eq!(searches, [0, 10, 20, 30]);
 }
 
 #[test]

@@ -73,7 +73,17 @@ pub const RULES: [(DecisionRule, &str); 7] = [
 #[derive(Clone, Debug)]
 pub struct LoadPlanning {
     rule: DecisionRule,
-    last: Option<(MeasuredLoad, LastLoadSearch)>,
+    last: Option<LastSearch>,
+}
+
+/// The last search.
+#[derive(Clone, Debug)]
+struct LastSearch {
+    /// The load that the present one is compared with.
+    facts: MeasuredLoad,
+    search: LastLoadSearch,
+    /// The places that the last search for a steady gain was made for.
+    places: Vec<Option<usize>>,
 }
 
 impl LoadPlanning {
@@ -133,16 +143,18 @@ impl LoadPlanning {
         let settled = windows.usable_windows();
         let signal = match &self.last {
             None => LoadSignal { windows: settled, ..LoadSignal::default() },
-            Some((facts, _)) => {
-                let difference = facts.difference(&windows.load(WindowChoice::All));
+            Some(last) => {
+                let difference = last.facts.difference(&windows.load(WindowChoice::All));
                 LoadSignal {
                     windows: settled,
-                    has_changed: self.rule != DecisionRule::SteadyAlone && windows.has_changed(facts),
+                    has_changed: self.rule != DecisionRule::SteadyAlone && windows.has_changed(&last.facts),
                     mean_difference: difference.messages.max(difference.work),
+                    // As in the operator. Nothing is freed in these worlds, and no others use the units.
+                    has_opportunity: last.places != current,
                 }
             }
         };
-        let last = self.last.as_ref().map(|(_, last)| *last);
+        let last = self.last.as_ref().map(|last| last.search);
         let Some(rule) = due_load_rule(last, signal, now) else { return Ok(None) };
         let is_left_out = match self.rule {
             DecisionRule::ChangeAlone => rule == GateRule::Steady,
@@ -151,12 +163,18 @@ impl LoadPlanning {
         };
         let judged =
             if is_left_out { LoadJudgement::NoGain } else { judge(rule, world, application, current)? };
-        let searched = LastLoadSearch::after(last, now, settled, judged.verdict());
-        let facts = match self.last.take() {
-            Some((facts, _)) if searched.is_repeated() => facts,
+        let search = LastLoadSearch::after(last, now, signal, judged.verdict());
+        let last = self.last.take();
+        let places = match &last {
+            // The rule for changes ignores steady gains.
+            Some(last) if rule == GateRule::Change => last.places.clone(),
+            _ => current.to_vec(),
+        };
+        let facts = match last {
+            Some(last) if search.is_repeated() => last.facts,
             _ => windows.load(choice(rule)),
         };
-        self.last = Some((facts, searched));
+        self.last = Some(LastSearch { facts, search, places });
         Ok(match (self.rule, &judged) {
             (
                 DecisionRule::MeanGain,

@@ -165,6 +165,12 @@ impl Loads {
         self.total.retain(|_, sum| sum.count > 0);
     }
 
+    /// Units with load of an application: its own load, and that of all applications.
+    pub fn own_units(&self, key: &ApplicationKey) -> impl Iterator<Item = (&String, &LoadSum, &LoadSum)> {
+        let own = self.by_application.get(key).into_iter().flat_map(|load| &load.units);
+        own.filter_map(|(unit, sum)| Some((unit, sum, self.total.get(unit)?)))
+    }
+
     /// Load of all applications but one.
     pub fn without(&self, key: &ApplicationKey) -> BTreeMap<String, LoadSum> {
         let mut total = self.total.clone();

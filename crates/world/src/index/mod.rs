@@ -18,6 +18,7 @@ pub(crate) mod scheduling;
 pub(crate) mod scheduling_events;
 pub(crate) mod served_resources;
 pub(crate) mod topologies;
+pub(crate) mod unit_use;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -34,6 +34,14 @@ impl Index {
         policy: &Policy,
         are_listed: bool,
     ) -> (BTreeMap<String, LoadSum>, Vec<(ApplicationKey, String)>) {
+        self.read_loads(policy, |loads| {
+            let sums = if are_listed { loads.unlisted_without(key) } else { loads.without(key) };
+            (sums, loads.problems_without(key))
+        })
+    }
+
+    /// The present load of all applications over the policy's window.
+    pub(crate) fn read_loads<T>(&self, policy: &Policy, read: impl FnOnce(&Loads) -> T) -> T {
         let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() > MAX_MEASURES {
             all.clear();
@@ -51,8 +59,7 @@ impl Index {
             })
         };
         loads.update(policy, of, &self.pools);
-        let sums = if are_listed { loads.unlisted_without(key) } else { loads.without(key) };
-        (sums, loads.problems_without(key))
+        read(loads)
     }
 
     /// The application's pods that have not ended.

@@ -19,7 +19,7 @@ use crate::constraints::nodes::refusals::ActiveRefusals;
 use crate::constraints::nodes::unreachable::UnschedulablePods;
 use crate::demand::Numbers;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
-use crate::demand::application::{ActorName, replicas, template_problem};
+use crate::demand::application::{ActorName, template_problem};
 use crate::demand::pods::{Quantities, amounts_with_pod, is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::demand::size::{self, size_problem};
@@ -35,6 +35,7 @@ use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::memory_units;
 use crate::snapshot::model::owned_objects;
 use crate::snapshot::return_room::room_for_return;
+use crate::snapshot::saturated::saturated;
 use crate::suggestions::suggestions;
 use crate::units::free_nodes;
 use crate::units::offer::Offer;
@@ -153,7 +154,9 @@ pub fn assemble_measured(
         left_to_scheduler: left_to_scheduler(index, (application, &actors), &offer),
         ..SnapshotFile::default()
     };
-    let mut notes = saturated(application, &numbers, &offer);
+    let saturated = saturated((application, &actors), &numbers, measured, &offer).into_iter();
+    let mut notes: Vec<SnapshotWarning> =
+        saturated.map(|message| SnapshotWarning { condition: "Saturated", message }).collect();
     notes.extend(limited_priority(index, application));
     let refused = ActiveRefusals::of(index, application, now);
     let places = current_places(index, application, key, &offer);
@@ -348,24 +351,6 @@ fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Res
         }
     }
     Ok(())
-}
-
-/// Groups whose actors have more work than any unit can do for one actor.
-fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<SnapshotWarning> {
-    let note = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
-        let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
-        let mut units = offer.units.iter().filter(of_kinds).peekable();
-        units.peek()?;
-        let too_busy = |unit: &Unit| numbers.kinds[&unit.kind].0 > unit.capacity_per_actor;
-        (replicas(group) > 0 && units.all(too_busy)).then(|| SnapshotWarning {
-            condition: "Saturated",
-            message: format!(
-                "an actor of {} has more work than any unit can do for one actor; add replicas or a faster kind",
-                group.name
-            ),
-        })
-    };
-    application.spec.actors.iter().zip(&numbers.groups).filter_map(note).collect()
 }
 
 /// Decided units by short name, if they still exist.

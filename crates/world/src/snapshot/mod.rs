@@ -13,3 +13,4 @@ pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod offered;
 mod return_room;
+mod saturated;

@@ -3,13 +3,14 @@
 pub mod commit;
 pub mod report;
 pub mod search;
+pub mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{Backoffs, GateRule, LastLoadSearch, LoadJudgement, LoadSignal, Moment, due_load_rule};
-use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
+use counters::{MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, MoveStep, Placement, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -19,16 +20,15 @@ use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::{Error, catch_panic_of};
 use crate::plan::load::commit::commit_moves;
-use crate::plan::load::report::{HeldUp, LoadVerdict};
+use crate::plan::load::report::{HeldUp, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
+use crate::plan::load::surroundings::{SearchSurroundings, places_digest};
 use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
 use crate::status::report::event;
 
-/// Windows without settled data after which counters count as unavailable.
-const STALE_WINDOWS: usize = 4;
 /// Windows after which moves that could not be judged no longer hold up others.
 const LONGEST_JUDGEMENT: u32 = 16;
 /// The first and the longest delay after failed searches.
@@ -51,6 +51,27 @@ pub struct LoadPlanner {
 struct LastSearch {
     facts: MeasuredLoad,
     search: LastLoadSearch,
+    /// What the last search for a steady gain depended on beside the load.
+    surroundings: SearchSurroundings,
+}
+
+impl LastSearch {
+    /// How the load of these windows, and the surroundings, differ from those of the search.
+    fn signal(&self, windows: &Windows, surroundings: &SearchSurroundings) -> LoadSignal {
+        let difference = self.facts.difference(&windows.load(WindowChoice::All));
+        LoadSignal {
+            windows: windows.usable_windows(),
+            has_changed: windows.has_changed(&self.facts),
+            mean_difference: difference.messages.max(difference.work),
+            has_opportunity: surroundings.is_opportunity(&self.surroundings),
+        }
+    }
+}
+
+/// What a search is made because of.
+struct SearchCause {
+    signal: LoadSignal,
+    surroundings: SearchSurroundings,
 }
 
 /// Considers each application after each of its windows, one after the other: these searches have time.
@@ -112,6 +133,9 @@ impl LoadPlanner {
         // Moves of an application that is being changed are not judged.
         let decision = ctx.caches.decision(key).ok().flatten().filter(|_| !ctx.planner.has_search(key));
         let Some(decision) = decision.filter(|_| !application.spec.paused) else { return Ok(()) };
+        let held_up = held_up((key, &application), &decision, &policy, ctx);
+        let places = places_digest(&decision);
+        forget_outdated_verdict(key, (places, held_up), &policy, ctx);
         let request = |windows: Windows, rule| LoadSearch {
             key,
             application: application.as_ref(),
@@ -130,16 +154,17 @@ impl LoadPlanner {
         {
             ctx.caches.enqueue(key);
         }
-        let Some(rule) = self.due_rule(key, &windows) else { return Ok(()) };
-        let held_up = held_up((key, &application), &decision, &policy, ctx);
+        let surroundings = SearchSurroundings::of((key, &application), places, &policy, ctx);
+        let Some((rule, signal)) = self.due_rule(key, &windows, &surroundings) else { return Ok(()) };
         if let Some(held_up) = held_up.filter(|_| mode == RebalanceMode::On) {
-            report(key, LoadVerdict::HeldUp(held_up), ctx);
+            report(key, (LoadVerdict::HeldUp(held_up), places), ctx);
             return Ok(());
         }
         if self.backoffs().active(key, moment()).is_some() {
             return Ok(());
         }
-        let searched = self.search(&request(windows, rule), mode, (ctx, store)).await;
+        let cause = SearchCause { signal, surroundings };
+        let searched = self.search(&request(windows, rule), (mode, places), cause, (ctx, store)).await;
         if let Err(error) = &searched
             && error.is_reported()
         {
@@ -159,30 +184,40 @@ impl LoadPlanner {
     async fn search(
         &self,
         request: &LoadSearch<'_>,
-        mode: RebalanceMode,
+        (mode, places): (RebalanceMode, u64),
+        mut cause: SearchCause,
         (ctx, store): (&Arc<Context>, &LoadStore),
     ) -> Result<(), Error> {
         let LoadSearch { key, windows, rule, .. } = request;
-        let (facts, settled) = (windows.load(LoadRule::from(*rule).windows()), windows.usable_windows());
+        let facts = windows.load(LoadRule::from(*rule).windows());
         let Some(found) = request.verdict(ctx, store).await? else { return Ok(()) };
         self.metrics.count(&found.judgement);
         self.metrics.show_costs(key, &found.costs);
         let (judgement, verdict) = (found.judgement.clone(), found.verdict());
         if mode == RebalanceMode::On && judgement.pays().is_some() {
             ctx.moves.set_services(key, found.services(windows));
+            let costs = found.decided_costs.clone();
             // If the cluster changed meanwhile, the next window tries again.
             if !commit_moves(request, found, ctx).await? {
                 return Ok(());
             }
+            self.metrics.show_costs(key, &costs);
+            cause.surroundings = cause.surroundings.decided();
             if *rule == GateRule::Change {
                 // Earlier windows show another load.
                 store.keep_newest(key, control::CHANGE_WINDOWS);
             }
-            report(key, verdict.decided(), ctx);
+            report(key, (verdict.decided(), places), ctx);
         } else {
-            report(key, verdict, ctx);
+            if *rule == GateRule::Change
+                && let Some(last) = self.last().get(*key)
+            {
+                // This rule ignores steady gains.
+                cause.surroundings = last.surroundings.clone();
+            }
+            report(key, (verdict, places), ctx);
         }
-        self.searched(key, facts, settled, &judgement);
+        self.searched(key, facts, cause, &judgement);
         Ok(())
     }
 
@@ -209,26 +244,35 @@ impl LoadPlanner {
     }
 
     /// Remembers a search.
-    fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
+    fn searched(
+        &self,
+        key: &ApplicationKey,
+        facts: MeasuredLoad,
+        cause: SearchCause,
+        judgement: &LoadJudgement,
+    ) {
+        let SearchCause { signal, surroundings } = cause;
         self.backoffs().forget(|failed| failed == key);
         let mut all = self.last();
         let last = all.remove(key);
         let before = last.as_ref().map(|last| last.search);
-        let search = LastLoadSearch::after(before, moment(), windows, judgement.verdict());
+        let search = LastLoadSearch::after(before, moment(), signal, judgement.verdict());
         let facts = last.filter(|_| search.is_repeated()).map_or(facts, |last| last.facts);
-        all.insert(key.clone(), LastSearch { facts, search });
+        all.insert(key.clone(), LastSearch { facts, search, surroundings });
     }
 
-    /// The rule by which a plan is due.
-    fn due_rule(&self, key: &ApplicationKey, windows: &Windows) -> Option<GateRule> {
+    /// The rule by which a plan is due, and why.
+    fn due_rule(
+        &self,
+        key: &ApplicationKey,
+        windows: &Windows,
+        surroundings: &SearchSurroundings,
+    ) -> Option<(GateRule, LoadSignal)> {
         let last = self.last().get(key).cloned();
-        let mut signal = LoadSignal { windows: windows.usable_windows(), ..LoadSignal::default() };
-        if let Some(last) = &last {
-            let difference = last.facts.difference(&windows.load(WindowChoice::All));
-            signal.has_changed = windows.has_changed(&last.facts);
-            signal.mean_difference = difference.messages.max(difference.work);
-        }
-        due_load_rule(last.map(|last| last.search), signal, moment())
+        let first = LoadSignal { windows: windows.usable_windows(), ..LoadSignal::default() };
+        let signal = last.as_ref().map_or(first, |last| last.signal(windows, surroundings));
+        let rule = due_load_rule(last.map(|last| last.search), signal, moment())?;
+        Some((rule, signal))
     }
 }
 
@@ -252,22 +296,31 @@ fn measure(
         ctx.caches.change(|index| index.set_unmeasured(key));
     }
     // Otherwise counters are unavailable, and the last numbers hold.
-    let newest = windows.summaries().into_iter().next();
-    let is_short = newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < MIN_SCRAPES);
-    let changed = ctx.load_reports.change(key, |report| {
-        report.coverage.observe(coverage);
-        report.unavailable.observe(windows.is_stale(STALE_WINDOWS));
-        report.too_short.observe(is_short);
-    });
-    if changed {
+    if ctx.load_reports.change(key, |report| report.observe(coverage, windows)) {
         ctx.caches.enqueue(key);
     }
     Ok(())
 }
 
-/// Reports a verdict.
-fn report(key: &ApplicationKey, verdict: LoadVerdict, ctx: &Context) {
-    if ctx.load_reports.change(key, |report| report.set_verdict(verdict, moment())) {
+/// Forgets a verdict that no longer holds.
+fn forget_outdated_verdict(
+    key: &ApplicationKey,
+    (places, held_up): (u64, Option<HeldUp>),
+    policy: &Policy,
+    ctx: &Context,
+) {
+    let is_offered = |unit: &str| {
+        let node = unit.rsplit_once('/').map_or(unit, |(node, _)| node);
+        world::units_at(&ctx.caches.index(), node, policy).contains_key(unit)
+    };
+    if ctx.load_reports.change(key, |report| report.forget_outdated(held_up, places, is_offered)) {
+        ctx.caches.enqueue(key);
+    }
+}
+
+/// Reports a verdict on moves from these places.
+fn report(key: &ApplicationKey, (verdict, places): (LoadVerdict, u64), ctx: &Context) {
+    if ctx.load_reports.change(key, |report| report.set_verdict((verdict, places), moment())) {
         ctx.caches.enqueue(key);
     }
 }

@@ -5,12 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{GateRule, GateVerdict, Moment};
+use counters::{MIN_SCRAPES, Windows};
 use crds::{CounterCoverage, MoveOutcome, labels};
 use world::ApplicationKey;
 
 use crate::commit::elective::percent;
 use crate::status::report::{Finding, listed};
 
+/// Windows without settled data after which counters count as unavailable.
+pub const STALE_WINDOWS: usize = 4;
 /// A number is reported once it was the same in this many windows.
 const HELD_WINDOWS: u32 = 4;
 /// A message about a search is kept for so long, unless the reason changes: it has numbers, which differ in each search.
@@ -81,13 +84,15 @@ impl LoadVerdict {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
     pub coverage: Held<CounterCoverage>,
-    /// Whether no window of the newest few has settled data.
+    /// Whether no window of the newest few has settled data. That took as many windows, so it is shown at once.
     pub unavailable: Held<bool>,
     /// Whether a pod was scraped too rarely in a window.
     pub too_short: Held<bool>,
     pub verdict: LoadVerdict,
     /// Since when it is shown.
     verdict_since: Moment,
+    /// Digest of the places that it was made for.
+    verdict_places: u64,
     /// The outcome of the last moves.
     pub outcome: Option<MoveOutcome>,
 }
@@ -105,11 +110,16 @@ impl<T: Copy + Default + PartialEq> Held<T> {
         self.shown.unwrap_or_default()
     }
 
+    /// Shows a value at once.
+    pub fn show(&mut self, value: T) {
+        (self.shown, self.next) = (Some(value), None);
+    }
+
     /// Observes the value in a window.
     pub fn observe(&mut self, value: T) {
         let count = match self.next {
             _ if self.shown.is_none_or(|shown| shown == value) => {
-                (self.shown, self.next) = (Some(value), None);
+                self.show(value);
                 return;
             }
             Some((next, count)) if next == value => count + 1,
@@ -118,16 +128,52 @@ impl<T: Copy + Default + PartialEq> Held<T> {
         if count < HELD_WINDOWS {
             self.next = Some((value, count));
         } else {
-            (self.shown, self.next) = (Some(value), None);
+            self.show(value);
         }
     }
 }
 
 impl LoadReport {
-    /// Sets the verdict. What would move keeps its numbers as long as the moves are the same. Under noise searches alternate between
-    /// no gain, a small gain and an uncertain one: the first two stay as they are shown, and the third is shown, or no longer, after ten
-    /// minutes.
-    pub fn set_verdict(&mut self, verdict: LoadVerdict, now: Moment) {
+    /// Observes the windows of an application after each of them.
+    pub fn observe(&mut self, coverage: CounterCoverage, windows: &Windows) {
+        self.coverage.observe(coverage);
+        // Without actors there is nothing to be measured.
+        if coverage.wanted > 0 && windows.is_stale(STALE_WINDOWS) {
+            self.unavailable.show(true);
+        } else {
+            self.unavailable.observe(false);
+        }
+        let scrapes = windows.summaries().first().and_then(|newest| newest.min_scrapes);
+        self.too_short.observe(scrapes.is_some_and(|scrapes| scrapes < MIN_SCRAPES));
+    }
+
+    /// Forgets a verdict that no longer holds: that moves are in progress or wait, that others would be made from places that the
+    /// application has left, or to a unit that is not offered any more.
+    pub fn forget_outdated(
+        &mut self,
+        held_up: Option<HeldUp>,
+        places: u64,
+        is_offered: impl Fn(&str) -> bool,
+    ) {
+        match &self.verdict {
+            LoadVerdict::Decided { .. } if held_up == Some(HeldUp::Moving) => {}
+            LoadVerdict::Decided { .. } | LoadVerdict::HeldUp(_) => {
+                self.verdict = held_up.map_or(LoadVerdict::None, LoadVerdict::HeldUp);
+            }
+            LoadVerdict::WouldMove { moves, .. }
+                if places != self.verdict_places || !moves.iter().all(|it| is_offered(&it.to)) =>
+            {
+                self.verdict = LoadVerdict::None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets the verdict on moves from places with this digest.
+    ///
+    /// What would move keeps its numbers as long as the moves are the same. Under noise searches alternate between no gain, a small gain
+    /// and an uncertain one: the first two stay as they are shown, and the third is shown, or no longer, after ten minutes.
+    pub fn set_verdict(&mut self, (verdict, places): (LoadVerdict, u64), now: Moment) {
         let is_recent = now < self.verdict_since + MESSAGE_INTERVAL;
         let is_kept = match (&self.verdict, &verdict) {
             (LoadVerdict::WouldMove { moves: before, .. }, LoadVerdict::WouldMove { moves: now, .. }) => {
@@ -143,7 +189,7 @@ impl LoadReport {
             (before, now) => is_recent && before.is_judged_to_stay() && now.is_judged_to_stay(),
         };
         if !is_kept {
-            (self.verdict, self.verdict_since) = (verdict, now);
+            (self.verdict, self.verdict_since, self.verdict_places) = (verdict, now, places);
         }
     }
 
@@ -174,7 +220,9 @@ impl LoadReport {
 /// The condition of a verdict.
 fn would_move(verdict: &LoadVerdict) -> Finding {
     let (holds, reason, message) = match verdict {
-        LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
+        LoadVerdict::None => {
+            (false, "Measuring", "no plan for measured load was made yet for the present places".to_owned())
+        }
         LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
         LoadVerdict::Decided { gain_percent, moves } => {
             let (count, are) =
@@ -275,6 +323,8 @@ impl LoadReports {
 
 #[cfg(test)]
 mod tests {
+    use counters::{WindowEntry, WindowsFile};
+
     use super::*;
 
     #[test]
@@ -309,9 +359,12 @@ mod tests {
             let Finding { holds, reason, message, .. } = report.findings().remove(0);
             format!("{holds} {reason}: {message}")
         };
-        assert_eq!(reported(&report), "false Measuring: no plan for measured load was made yet");
+        assert_eq!(
+            reported(&report),
+            "false Measuring: no plan for measured load was made yet for the present places"
+        );
         let mut shown = |minute, verdict| {
-            report.set_verdict(verdict, Duration::from_mins(minute));
+            report.set_verdict((verdict, 1), Duration::from_mins(minute));
             reported(&report)
         };
         let moves = "true DryRun: would move crop-0 from n1/cpus-0 to n2/cpus-0 (31 %): gains 31 % since the load changed; DryRun \
@@ -342,5 +395,93 @@ mod tests {
             "false NoGain: no moves with the required gain were found; actors of db are excluded from elective moves (pinned, \
              cairn.dev/do-not-move, or node-bound volumes or claims without cairn.dev/may-move)"
         );
+    }
+
+    #[test]
+    fn a_verdict_is_forgotten_when_it_no_longer_holds() {
+        let moved = ProposedMove {
+            actor: "crop-0".into(),
+            from: "n1/cpus-0".into(),
+            to: "n2/cpus-0".into(),
+            gain_percent: 31,
+        };
+        let proposed =
+            LoadVerdict::WouldMove { rule: GateRule::Steady, gain_percent: 31, moves: vec![moved] };
+        let decided = proposed.clone().decided();
+        let held_up = LoadVerdict::HeldUp;
+        let no_gain = LoadVerdict::NoGain { stays_put: BTreeSet::new() };
+        let (moving, judging, waiting) = (Some(HeldUp::Moving), Some(HeldUp::Judging), Some(HeldUp::Waiting));
+        // What holds moves up now, whether the places are those of the verdict, and the units that are offered.
+        for (verdict, now, expected) in [
+            (&decided, (moving, true, "n2/cpus-0"), decided.clone()),
+            (&decided, (judging, true, "n2/cpus-0"), held_up(HeldUp::Judging)),
+            (&decided, (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
+            (&decided, (None, false, "n2/cpus-0"), LoadVerdict::None),
+            (&held_up(HeldUp::Judging), (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
+            (&held_up(HeldUp::Waiting), (None, true, "n2/cpus-0"), LoadVerdict::None),
+            (&proposed, (None, true, "n2/cpus-0"), proposed.clone()),
+            // In DryRun moves of other plans hold nothing up.
+            (&proposed, (moving, true, "n2/cpus-0"), proposed.clone()),
+            (&proposed, (None, false, "n2/cpus-0"), LoadVerdict::None),
+            (&proposed, (None, true, "n1/cpus-0"), LoadVerdict::None),
+            (&no_gain, (None, false, "n2/cpus-0"), no_gain.clone()),
+        ] {
+            let mut report = LoadReport::default();
+            report.set_verdict((verdict.clone(), 7), Duration::from_mins(1));
+            let (held_up, is_same, offered) = now;
+            report.forget_outdated(held_up, if is_same { 7 } else { 8 }, |unit| unit == offered);
+            assert_eq!(report.verdict, expected, "{verdict:?} {now:?}");
+        }
+    }
+
+    /// Conditions after windows, the oldest first: whether each is usable, and the fewest scrapes of a pod in it.
+    fn conditions_after(wanted: i32, observed: &[(bool, u64)]) -> Vec<&'static str> {
+        let mut report = LoadReport::default();
+        let mut file = WindowsFile {
+            window_seconds: 10.0,
+            message_quantum: 1.0,
+            windows: Vec::new(),
+            messages: Vec::new(),
+            annoyance: Vec::new(),
+            actors: BTreeMap::new(),
+        };
+        let mut ended_at = 1000.0;
+        for (is_usable, scrapes) in observed {
+            let window = WindowEntry {
+                ended_at,
+                settled: *is_usable,
+                has_data: true,
+                min_scrapes: Some(*scrapes),
+                bad_value: false,
+                incomplete: false,
+                groups: [("g".to_owned(), [1, 1, 1, 0])].into(),
+            };
+            file.windows.insert(0, window);
+            ended_at += 10.0;
+            report.observe(CounterCoverage { covered: 0, wanted }, &Windows::of_file(&file));
+        }
+        report.findings().into_iter().skip(1).map(|finding| finding.type_).collect()
+    }
+
+    #[test]
+    fn missing_counters_are_reported_after_four_windows() {
+        let (unusable, usable, short) = ((false, 5), (true, 5), (true, 3));
+        let unavailable = vec!["CountersUnavailable"];
+        for (wanted, windows, expected) in [
+            (2, vec![usable; 8], vec![]),
+            (2, vec![unusable; 3], vec![]),
+            (2, vec![unusable; 4], unavailable.clone()),
+            (2, [vec![usable; 2], vec![unusable; 3]].concat(), vec![]),
+            (2, [vec![usable; 2], vec![unusable; 4]].concat(), unavailable.clone()),
+            // It ends after four windows that each have a usable one among the newest four.
+            (2, [vec![unusable; 4], vec![usable; 3]].concat(), unavailable.clone()),
+            (2, [vec![unusable; 4], vec![usable; 4]].concat(), vec![]),
+            (0, vec![unusable; 8], vec![]),
+            // A window with few scrapes is not usable either.
+            (2, [vec![usable; 2], vec![short; 3]].concat(), vec![]),
+            (2, [vec![usable; 2], vec![short; 4]].concat(), vec!["CountersUnavailable", "WindowTooShort"]),
+        ] {
+            assert_eq!(conditions_after(wanted, &windows), expected, "{wanted} {windows:?}");
+        }
     }
 }

@@ -50,6 +50,8 @@ pub struct SearchedLoad {
     pub outcome: LoadOutcome,
     /// Costs of the placement and of the plan.
     pub costs: PlanCosts,
+    /// The same once the moves that pay are decided.
+    pub decided_costs: PlanCosts,
     /// Groups whose actors move only when they must.
     pub stays_put: BTreeSet<String>,
 }
@@ -122,13 +124,15 @@ impl LoadSearch<'_> {
             let judgement = facts.judge(&base.snapshot, &derived, &goes.assignment);
             let judgement = judgement.map_err(world::AssembleError::Snapshot)?;
             let record = Arc::unwrap_or_clone(facts).record(&derived, &goes, &judgement);
-            let costs = PlanCosts::of(&derived, &goes.assignment);
+            let incumbent = derived.incumbent();
+            let decided = judgement.pays().map_or(&incumbent, |(moves, _)| &moves.goes);
+            let costs = [&incumbent, decided].map(|runs| PlanCosts::of(&derived, [runs, &goes.assignment]));
             Ok((derived.into_owned(), judgement, record, costs))
         });
-        let (derived, judgement, record, costs) = judged.await?;
+        let (derived, judgement, record, [costs, decided_costs]) = judged.await?;
         let (outcome, stays_put) = (record.outcome.clone(), record.facts.stays_put.clone());
         store.record(self.key, record);
-        Ok(Some(SearchedLoad { world, derived, plan, judgement, outcome, costs, stays_put }))
+        Ok(Some(SearchedLoad { world, derived, plan, judgement, outcome, costs, decided_costs, stays_put }))
     }
 
     /// The snapshot with the numbers of these windows.

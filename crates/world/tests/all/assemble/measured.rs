@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counters::{MeasuredGroup, MeasuredNumbers};
 use jiff::Timestamp;
-use world::{Index, MeasuredDemand, Objects, Policy, assemble, assemble_measured, observe};
+use world::{Index, MeasuredDemand, Objects, Policy, UnitUse, assemble, assemble_measured, observe};
 
 use super::cluster::{BASE, changed, key, placement};
 
@@ -116,6 +116,64 @@ fn counters_without_numbers_change_no_byte_of_a_snapshot() {
     let without_url = written(|_| ());
     assert_eq!(written(Index::expect_counters), without_url);
     assert_eq!(written(|index| index.set_unmeasured(&key("app"))), without_url);
+}
+
+#[test]
+fn a_unit_is_used_by_its_application_and_by_others() {
+    let other = BASE.split("---").last().unwrap().replace("name: app", "name: other");
+    let policy = Policy::builtin("p");
+    for (decision, others, other_actors) in
+        [(String::new(), 0, 0), (format!("\n---\n{}", placement("other", "{}")), 30_000, 1)]
+    {
+        let mut objects = Objects::default();
+        objects.read("test", &format!("{}\n---\n{other}{decision}", world())).unwrap();
+        let mut index = Index::of(&objects);
+        let capacity = world::units(&index, &policy)["n0/gpus-0"].capacity;
+        for (measured, own) in [(None, 60_000), (Some(measured()), 9)] {
+            let demand = measured.map(|numbers| MeasuredDemand { window: policy.window, numbers });
+            index.set_measured(&key("app"), demand.map(Arc::new));
+            let expected = UnitUse { own, others, other_actors, capacity };
+            assert_eq!(
+                index.unit_use(&key("app"), &policy),
+                BTreeMap::from([("n0/gpus-0".to_owned(), expected)])
+            );
+        }
+    }
+}
+
+#[test]
+fn an_actor_is_saturated_by_its_measured_work_if_there_is_any() {
+    let (idle, busy) = (world(), world().replace("arrivals: 1/s", "arrivals: 100000/s"));
+    let policy = Policy::builtin("p");
+    let warns = |manifest: &str, works: &[(&str, u64, u64)]| {
+        let mut objects = Objects::default();
+        objects.read("test", manifest).unwrap();
+        let index = Index::of(&objects);
+        let work = |(actor, cpu, gpu): &(&str, u64, u64)| {
+            ((*actor).to_owned(), BTreeMap::from([("cpu".to_owned(), *cpu), ("gpu".to_owned(), *gpu)]))
+        };
+        let numbers = MeasuredNumbers { work: works.iter().map(work).collect(), ..measured() };
+        let app = key("app");
+        let world = assemble_measured(&index, &app, &policy, Timestamp::UNIX_EPOCH, Some(&numbers)).unwrap();
+        world.warnings.iter().any(|note| note.condition == "Saturated" && note.message.contains("of cam "))
+    };
+    // 90 % of a window of 30 s; the GPU has speed 2.
+    let (cpu, gpu) = (27_000_000, 54_000_000);
+    let noise = |capacity: u64| capacity + capacity / 20;
+    for (works, expected) in [
+        (vec![("cam-0", noise(cpu) + 1, noise(gpu) + 1), ("cam-1", 9, 9)], true),
+        (vec![("cam-0", noise(cpu), noise(gpu) + 1), ("cam-1", 9, 9)], false),
+        (vec![("cam-0", noise(cpu) + 1, noise(gpu)), ("cam-1", 9, 9)], false),
+        (vec![("cam-0", 9, 9), ("cam-1", 9, 9)], false),
+    ] {
+        for manifest in [&idle, &busy] {
+            assert_eq!(warns(manifest, &works), expected, "{works:?}");
+        }
+    }
+    // The manifest holds for actors whose work is not measured.
+    for works in [vec![], vec![("cam-0", 9, 9)]] {
+        assert!(!warns(&idle, &works) && warns(&busy, &works), "{works:?}");
+    }
 }
 
 #[test]
