@@ -189,8 +189,8 @@ fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
 fn write_machine(root: &Path) {
     let write = |file: &str, text: &str| {
         let path = root.join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is made");
+        fs::write(path, format!("{text}\n")).expect("the file is written");
     };
     for cpu in 0..8 {
         let (core, package, folder) = (cpu / 2, cpu / 4, format!("sys/devices/system/cpu/cpu{cpu}"));
