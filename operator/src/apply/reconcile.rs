@@ -420,7 +420,7 @@ async fn record_deferred(
             .await;
     }
     if application.spec.paused {
-        go_back(&key, decision, (seen, units), refusals, ctx).await?;
+        go_back(&key, decision, (observed, units), refusals, ctx).await?;
     }
     Ok(())
 }
