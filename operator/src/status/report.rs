@@ -478,7 +478,6 @@ mod tests {
     fn messages_of_conditions_have_at_most_forty_words() {
         let node = || "worker-1".to_owned();
         for wait in [
-            BlockedOn::NameConflict("Pod shop/app-web-0 without an owner".to_owned()),
             BlockedOn::NodeLost { node: node(), forced: true },
             BlockedOn::MoveTurn(control::TurnLimit::Rollout),
             BlockedOn::Infeasible("worker-1/gpus-0".to_owned()),

@@ -7,6 +7,7 @@ mod cluster;
 mod corpus;
 mod load;
 mod manifests;
+mod pod_rules;
 mod policies;
 mod reference;
 mod snapshots;
