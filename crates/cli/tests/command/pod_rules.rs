@@ -1,5 +1,7 @@
 //! Rules between pods: plans that obey them, and what is left to the scheduler.
 
+use std::collections::BTreeMap;
+
 use crate::{File, cairn};
 
 #[test]
