@@ -12,6 +12,7 @@ mod devices;
 mod disks;
 mod dra;
 mod dra_partitions;
+mod extremes;
 mod links;
 mod measured;
 mod memory;

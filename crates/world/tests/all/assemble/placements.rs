@@ -1,8 +1,10 @@
 //! Constraints and decided places.
 
+use jiff::Timestamp;
 use placement::file::{Constraint, Places};
+use world::{Index, Objects, Policy, assemble};
 
-use super::cluster::{BASE, changed, difference, placement, world_of};
+use super::cluster::{BASE, changed, difference, key, placement, world_of};
 
 #[test]
 fn groups_have_constraints() {
@@ -97,11 +99,24 @@ fn demand_digests_ignore_other_applications_and_places() {
 }
 
 /// The digest of an unchanged manifest must not change without its version: all applications would be planned again after an
-/// upgrade. If this fails, increment `DEMAND_VERSION`.
+/// upgrade. If this fails, increment `VERSION` in `snapshot/demand.rs`.
 #[test]
 fn the_demand_digest_changes_only_with_its_version() {
-    assert_eq!(
-        world_of(BASE).unwrap().demand(),
-        "v2:sha256:cb9908d8d1b3748a9fd988461ce42f2242055f5acfdd3d050dcccef7febe188b"
-    );
+    let channel = "{from: cam, to: cam, rate: 1/s, pattern: AllToAll, drag: 2}";
+    let talking = changed("spec: {actors", &format!("spec: {{channels: [{channel}], actors"), "");
+    let decided = changed("replicas: 2,", "replicas: 1,", &placement("app", "{}"));
+    let parameters =
+        "{exchangeCost: {otherNode: 7, kinds: {cpu: {gpu: 5}}}, objectives: [overload, annoyance]}";
+    let priced = Policy::parse("p", parameters).unwrap();
+    let ruled = Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..priced.clone() };
+    for (yaml, policy, expected) in [
+        (BASE, Policy::builtin("p"), "cb9908d8d1b3748a9fd988461ce42f2242055f5acfdd3d050dcccef7febe188b"),
+        (&talking, priced, "b53d0487018d0e3e4e5bc5473f412582cb3e8f62068ea5945171db10de71a7ab"),
+        (&decided, ruled, "a974ce16497eb3b92ae661c036936d882961d271d447d50ed77e697a76d4bb4e"),
+    ] {
+        let mut objects = Objects::default();
+        objects.read("test", yaml).unwrap();
+        let world = assemble(&Index::of(&objects), &key("app"), &policy, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(world.demand(), format!("v2:sha256:{expected}"), "{yaml}");
+    }
 }
