@@ -77,8 +77,12 @@ pub(crate) fn improve_until_stopped(
             effort = effort.saturating_mul(2);
         };
         // Without a clock the search waits for the bound, to be deterministic.
-        if let Some(bounds) = bounds.map(ScopedJoinHandle::join) {
-            search.add_bounds(bounds.unwrap_or_default());
+        match bounds.map(ScopedJoinHandle::join) {
+            Some(Ok(bounds)) => search.add_bounds(bounds),
+            Some(Err(_)) => tracing::error!(
+                "the search for lower bounds panicked, which is a defect; the answer has none"
+            ),
+            None => {}
         }
         search.answer(reason)
     })

@@ -51,6 +51,7 @@ struct Steady {
 }
 
 impl Steady {
+    #[expect(clippy::disallowed_methods, reason = "rounded rates of one run")]
     fn random(number: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(number);
         let mut pairs = BTreeMap::new();

@@ -1,4 +1,5 @@
 //! Plots as plain SVG without scripts, legible on light and dark backgrounds.
+#![expect(clippy::disallowed_methods, reason = "drawn, not replayed")]
 
 use std::fmt::Write;
 

@@ -172,6 +172,10 @@ impl Annealing {
                 }
                 let candidate = self.candidate(snapshot, movable, &current, temperature, rng);
                 let new = scale.of(snapshot, &candidate);
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a baseline, which is not replayed on other platforms"
+                )]
                 let accepted = 1.0 / (1.0 + ((new - cost) / (0.5 * first * temperature)).exp());
                 if new < cost || rng.f64() < accepted {
                     (current, cost) = (candidate, new);

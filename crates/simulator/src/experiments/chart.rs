@@ -1,4 +1,5 @@
 //! Line charts as SVG: a grid of panels with common axes and one legend.
+#![expect(clippy::disallowed_methods, reason = "drawn, not replayed")]
 
 use std::fmt::Write as _;
 

@@ -71,6 +71,10 @@ pub fn heavy_tails(actors: usize, units: usize, seed: u64) -> Snapshot {
     clippy::cast_sign_loss,
     reason = "small, and not negative"
 )]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "rounded down to a whole number; instances of benchmarks are kept as files"
+)]
 fn pareto(rng: &mut fastrand::Rng, least: u64, most: u64) -> u64 {
     const EXPONENT: f64 = 1.2;
     let drawn = least as f64 * (1.0 - rng.f64()).powf(-1.0 / EXPONENT);
