@@ -3,6 +3,7 @@
 //! Each plan is a separate process, as for users. CPU time includes the solvers.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     io::Read as _,
@@ -51,22 +52,30 @@ const PLANS: [(&str, &[&str], &str); 2] = [
 ];
 
 /// One run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ran {
     wall: Duration,
     processor: Duration,
+    /// What proved the plan optimal.
+    proven_by: String,
 }
 
 /// Plans, prints a table, and writes `planning.md` into `results`.
 pub fn run(commit: &str, results: &Path) -> Result<()> {
-    let mut table = "| instance | wall clock | CPU time | command |\n|---|---:|---:|---|\n".to_owned();
+    let mut table =
+        "| instance | proven by | wall clock | CPU time | command |\n|---|---|---:|---:|---|\n".to_owned();
     for (what, arguments, best) in PLANS {
         let runs = (0..RUNS).map(|_| plan(arguments, best)).collect::<Result<Vec<_>>>()?;
+        let proven_by: BTreeSet<&str> = runs.iter().map(|ran| ran.proven_by.as_str()).collect();
+        let proven_by = proven_by.into_iter().collect::<Vec<_>>().join(", ");
         let [wall, processor] =
             [|ran: &Ran| ran.wall, |ran: &Ran| ran.processor].map(|of| spread(runs.iter().map(of)));
         // writing into a String cannot fail
-        let _ =
-            writeln!(table, "| {what} | {wall} | {processor} | `kubectl-cairn {}` |", arguments.join(" "));
+        let _ = writeln!(
+            table,
+            "| {what} | {proven_by} | {wall} | {processor} | `kubectl-cairn {}` |",
+            arguments.join(" ")
+        );
     }
     print!("{table}");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -96,7 +105,8 @@ fn plan(arguments: &[&str], best: &str) -> Result<Ran> {
         format!("[{}]", objective.join(",")) == best && plan["optimal"] == true,
         "it is not {best}, proven: {plan}"
     );
-    Ok(Ran { wall, processor })
+    let proven_by = plan["provenBy"].as_str().context("nothing proved it")?.to_owned();
+    Ok(Ran { wall, processor, proven_by })
 }
 
 /// The CPU time of all terminated children so far.

@@ -1,6 +1,7 @@
 //! The API server throttles, expires watches, lacks a CRD, or changes while a plan is made.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use e2e::{
@@ -95,12 +96,17 @@ async fn throttled_pod_creations_back_off_and_succeed_later() {
     env.product.operator.wait_ready().await.unwrap();
 }
 
+/// An outage that no healthy operator ends in. Its Lease of 15 s was renewed at most 2 s before, and is at most 2 s afterwards.
+const SURVIVED: Duration = Duration::from_secs(10);
+
 /// Restarts the API server and waits until the operator logs an expired resource version (410) and lists that kind again; false if
-/// the operator exits instead.
-async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<bool> {
+/// the operator exits instead. Also returns how long the outage was.
+async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<(bool, Duration)> {
     let operator = &env.product.operator;
     let (before, heard) = (cluster().audit().await?, operator.printed()?.len());
+    let began = Instant::now();
     cluster().restart_apiserver()?;
+    let outage = began.elapsed();
     let read = wait_for("the expired kind is listed again", TIMEOUT, async || {
         if operator.exit().is_some() {
             return Ok(false);
@@ -117,7 +123,7 @@ async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<bool> {
         ensure!(asked.iter().any(is_read), "{kinds:?} expired, {} requests", asked.len());
         Ok(true)
     });
-    Ok(read.await)
+    Ok((read.await, outage))
 }
 
 /// R17: after a restart the API server does not know the watched resource version any more (410). The operator lists again and
@@ -131,15 +137,21 @@ async fn an_expired_watch_relists_without_duplicate_writes() {
     let first = env.wait_reconciled("app", AppState::all_placed).await;
     // if the outage outlasts the lease, the operator exits, and its successor has no watches yet
     let mut tries = 0;
-    while !reads_what_expired(&env).await.unwrap() {
+    let outage = loop {
+        let (is_read, outage) = reads_what_expired(&env).await.unwrap();
+        if is_read {
+            break outage;
+        }
+        assert!(outage > SURVIVED, "the operator exited in an outage of {outage:?}");
         tries += 1;
         assert!(tries < 3, "the operator exits each time");
         env.product.operator = cluster.start_operator().await.unwrap();
-    }
+    };
     let patch = json!({"spec": {"paused": true}}).to_string();
     // the operator may still be reconnecting, or exit late
     let after = wait_for("a change is reconciled", TIMEOUT, async || {
         if env.product.operator.exit().is_some() {
+            assert!(outage > SURVIVED, "the operator exited after an outage of {outage:?}");
             env.product.operator = cluster.start_operator().await?;
         }
         env.namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &patch]).await?;

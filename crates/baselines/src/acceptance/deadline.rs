@@ -1,13 +1,15 @@
 //! Search times stay within the budget.
 
+use std::collections::BTreeMap;
+
 use super::{Acceptance, Problem, Row, percentile, spread};
 use crate::bench::{Instance, Record, apart};
 
 /// Upper limit on actors for the instances that are reported together.
 const SMALL: usize = 1_000;
 
-/// Lateness of plans: wall clock from the snapshot in memory to the plan, including solver process and grounding, minus
-/// the budget; clingo's judgement of the finished plan is reported separately. Runs that ended early with a proof are excluded.
+/// Lateness of plans: wall clock from the snapshot in memory to the judged plan, including solver processes and grounding, minus
+/// the budget. Runs that ended early with a proof are excluded.
 pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let mut small = Vec::new();
     for file in Instance::files(&acceptance.instances)? {
@@ -21,7 +23,7 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
         (large, "C-20000x4000-s1", (10.0, 20.0)),
     ] {
         let (mut late, mut judged) = (Vec::new(), 0.0_f64);
-        let mut worst: Option<Record> = None;
+        let (mut worst, mut verdicts) = (None::<Record>, BTreeMap::new());
         let (from, to) = (acceptance.scaled(from), acceptance.scaled(to));
         let budgets = spread(from, to);
         let runs = files.iter().cycle().zip(budgets).zip(1..).take(acceptance.runs);
@@ -35,6 +37,7 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
             }
             late.push(margin(&record));
             judged = judged.max(record.judged_seconds);
+            *verdicts.entry(record.judged.clone()).or_default() += 1;
             if worst.as_ref().is_none_or(|worst| margin(worst) < margin(&record)) {
                 worst = Some(record);
             }
@@ -49,10 +52,11 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
             subject: format!("{subject}, budgets {from} to {to} s"),
             measured: format!(
                 "p99 {:+.3} s; largest: {of}; {} of {} stopped by the deadline; the check by clingo takes at \
-                 most {judged:.3} s more",
+                 most {judged:.3} s of it; judged: {}",
                 percentile(&mut late, 99),
                 late.len(),
-                acceptance.runs
+                acceptance.runs,
+                counted(&verdicts)
             ),
             runs: acceptance.runs,
         });
@@ -61,5 +65,10 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
 }
 
 fn margin(record: &Record) -> f64 {
-    record.wall_seconds - record.judged_seconds - record.budget_seconds
+    record.wall_seconds - record.budget_seconds
+}
+
+/// How many plans clingo judged how far.
+fn counted(verdicts: &BTreeMap<String, usize>) -> String {
+    verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect::<Vec<_>>().join(", ")
 }

@@ -169,6 +169,7 @@ pub fn markdown(rows: &[Row], command: &str, commit: &str) -> String {
 const INTO_TEXT: &str = "writing into a string does not fail";
 
 /// Values between two limits, evenly spaced on a logarithmic scale; every prefix is evenly spread as well.
+#[expect(clippy::disallowed_methods, reason = "budgets of measurements")]
 fn spread(from: f64, to: f64) -> impl Iterator<Item = f64> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let shares = std::iter::successors(Some(0.5), |share: &f64| Some((share + GOLDEN).fract()));

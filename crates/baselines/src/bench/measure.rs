@@ -157,6 +157,7 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     record.bound = plan.bound.clone();
     record.optimal = plan.optimal;
     record.proven_by = plan.proven_by.map(|by| by.to_string());
+    record.judged = plan.judged.to_string();
     record.effort = plan.effort;
     record.stage = plan.stage.to_string();
     record.stopped_by = plan.stopped_by.to_string();

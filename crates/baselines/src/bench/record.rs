@@ -51,6 +51,9 @@ pub struct Record {
     /// Time in which clingo judged the finished plan; 0 in rows of older versions.
     #[serde(default)]
     pub judged_seconds: f64,
+    /// How much of the plan clingo judged; empty in rows of older versions and without a plan.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub judged: String,
     /// Processor time of planning in seconds, children included.
     pub cpu_seconds: f64,
     /// Peak memory of the process in MiB; [`apart`](super::apart) adds the peak of its largest child.
@@ -88,8 +91,8 @@ impl Record {
         kept
     }
 
-    /// Time over budget in seconds, without the judgement of the finished plan.
+    /// Time over budget in seconds, with the judgement of the finished plan.
     pub fn overshoot_seconds(&self) -> f64 {
-        (self.wall_seconds - self.judged_seconds - self.budget_seconds).max(0.0)
+        (self.wall_seconds - self.budget_seconds).max(0.0)
     }
 }

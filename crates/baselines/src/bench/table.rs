@@ -1,5 +1,6 @@
 //! Results as Markdown, ratios to the best known first.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::cells::{INTO_TEXT, best, budgets, held, in_order, outcome, vector};
@@ -70,10 +71,11 @@ fn bounds(text: &mut String, summaries: &[Summary]) {
 fn details(text: &mut String, summaries: &[Summary]) {
     text.push_str(
         "\n## All runs\n\nMedian, best and worst ratio over the seeds; objective of the median run; maximum of wall clock, of its part for the \
-         check by clingo, of the overrun without that check, of CPU time (children included) and of memory (the process plus its largest child).\n\
+         check by clingo, of the overrun, of CPU time (children included) and of memory (the process plus its largest child). What clingo \
+         judged of the plans (`judged`).\n\
          \\*: the best known value was found by a run of this table. ✓: proven optimal by every run, and what proved it (`provenBy`).\n\n\
-         | ratio | instance | strategy | budget s | seeds | best | worst | objective | unmoved | wall s | check s | overrun s | CPU s | MiB |\n\
-         |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | ratio | instance | strategy | budget s | seeds | best | worst | objective | unmoved | wall s | check s | judged | overrun s | CPU s | MiB |\n\
+         |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|\n",
     );
     for summary in summaries {
         for cell in &summary.cells {
@@ -83,7 +85,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
             let stay = median.stay.map_or("–".to_owned(), |stay| format!("{:.0} %", stay * 100.0));
             writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.2} | {:.3} | {:.2} | {:.0} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.2} | {} | {:.3} | {:.2} | {:.0} |",
                 outcome(summary, cell),
                 summary.instance,
                 cell.strategy,
@@ -93,6 +95,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
                 ends[1],
                 cell.most(|run| run.wall_seconds),
                 cell.most(|run| run.judged_seconds),
+                verdicts(cell),
                 cell.most(Record::overshoot_seconds),
                 cell.most(|run| run.cpu_seconds),
                 cell.most(mebibytes),
@@ -100,6 +103,13 @@ fn details(text: &mut String, summaries: &[Summary]) {
             .expect(INTO_TEXT);
         }
     }
+}
+
+/// What clingo judged of the plans of a cell.
+fn verdicts(cell: &Cell) -> String {
+    let said: BTreeSet<&str> =
+        cell.runs.iter().map(|run| run.judged.as_str()).filter(|said| !said.is_empty()).collect();
+    if said.is_empty() { "–".to_owned() } else { said.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
 /// The seeds of a cell, ascending.

@@ -99,9 +99,17 @@ fn larger_budgets_are_compared_with_smaller_ones_by_seed() {
 }
 
 #[test]
-fn overrun_excludes_judgement_time() {
-    let late = Record { wall_seconds: 7.25, judged_seconds: 2.0, ..run("asp", 1, &[0, 0, 15_912, 300]) };
-    assert!((late.overshoot_seconds() - 0.25).abs() < 1e-9, "{}", late.overshoot_seconds());
+fn overrun_includes_judgement_time() {
+    let judged = |seconds: f64, judged: &str| Record {
+        wall_seconds: 7.25,
+        judged_seconds: seconds,
+        judged: judged.to_owned(),
+        ..run("asp", 1, &[0, 0, 15_912, 300])
+    };
+    let late = judged(2.0, "all");
+    assert!((late.overshoot_seconds() - 2.25).abs() < 1e-9, "{}", late.overshoot_seconds());
+    let table = markdown(&summaries(&[late, Record { seed: 2, ..judged(2.0, "constraints") }]), "");
+    assert!(table.contains("| 7.25 | 2.00 | all, constraints | 2.250 |"), "{table}");
 }
 
 #[test]
