@@ -13,7 +13,10 @@ mod disks;
 mod dra;
 mod dra_partitions;
 mod extremes;
+<<<<<<< HEAD
 mod left_to_scheduler;
+=======
+>>>>>>> i57
 mod links;
 mod measured;
 mod memory;
