@@ -13,10 +13,7 @@ mod disks;
 mod dra;
 mod dra_partitions;
 mod extremes;
-<<<<<<< HEAD
 mod left_to_scheduler;
-=======
->>>>>>> i57
 mod links;
 mod measured;
 mod memory;

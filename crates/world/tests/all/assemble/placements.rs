@@ -112,11 +112,7 @@ fn the_demand_digest_changes_only_with_its_version() {
     for (yaml, policy, expected) in [
         (BASE, Policy::builtin("p"), "cb9908d8d1b3748a9fd988461ce42f2242055f5acfdd3d050dcccef7febe188b"),
         (&talking, priced, "b53d0487018d0e3e4e5bc5473f412582cb3e8f62068ea5945171db10de71a7ab"),
-<<<<<<< HEAD
-        (&decided, ruled, "DECIDED"),
-=======
         (&decided, ruled, "a974ce16497eb3b92ae661c036936d882961d271d447d50ed77e697a76d4bb4e"),
->>>>>>> i57
     ] {
         let mut objects = Objects::default();
         objects.read("test", yaml).unwrap();
