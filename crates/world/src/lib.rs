@@ -22,6 +22,7 @@ mod suggestions;
 mod units;
 
 pub use constraints::nodes::refusals::refusal_cause;
+pub use constraints::pods::pod_affinity::selects_pods;
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, manifest_size, template_problem};
 pub use demand::measured::{group_profiles, last_change, measured_service_times, members, running_actors};

@@ -1,13 +1,13 @@
 //! How events of each watched kind change the caches, and which applications they enqueue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, NodeTopology, Placement, labels};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use world::{ApplicationKey, Index, controller_ref, is_terminal};
+use world::{ApplicationKey, Index, controller_ref, is_terminal, selects_pods};
 
 use crate::runtime::clock::moment;
 use crate::watch::caches::{Caches, key_of};
@@ -210,6 +210,7 @@ impl Indexed for Pod {
         let frees_capacity = !present || is_terminal(&pod);
         let goes = frees_capacity || pod.metadata.deletion_timestamp.is_some();
         let pool = world::unit_of(&pod).and_then(|unit| caches.index().pool_of_unit(unit).map(str::to_owned));
+        let labels = pod.labels().clone();
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
         // An actor that keeps its assignment gets a new pod on the same unit.
@@ -221,6 +222,7 @@ impl Indexed for Pod {
                 index.remove_pod(&namespace, &name);
             }
         };
+        let comes = present && !goes && before.is_none() && node_now.is_some();
         let node = before.or(node_now);
         match &node {
             Some(node) => caches.change_node(node, false, change),
@@ -245,6 +247,9 @@ impl Indexed for Pod {
                 caches.enqueue(key);
             }
         }
+        if comes || frees_capacity {
+            caches.enqueue_replan(peers_of(caches, &labels));
+        }
         if let Some(key) = &own {
             // An actor that lost its pod on a cordoned node must be placed elsewhere.
             if goes && node.as_ref().is_some_and(|node| caches.index().rejects_pods(node)) {
@@ -257,6 +262,15 @@ impl Indexed for Pod {
     fn keep(index: &mut Index, names: &Names) {
         index.retain_pods(names);
     }
+}
+
+/// Applications with unplaced actors whose rules between pods select pods with these labels.
+fn peers_of(caches: &Caches, labels: &BTreeMap<String, String>) -> Vec<ApplicationKey> {
+    let unplaced = caches.triggers().with_unplaced_actors();
+    let selects = |key: &ApplicationKey| {
+        caches.application(key).is_some_and(|application| selects_pods(&application, labels))
+    };
+    unplaced.into_iter().filter(selects).collect()
 }
 
 /// Whether the actor of a pod is assigned by its application's Placement.

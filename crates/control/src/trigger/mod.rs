@@ -6,8 +6,9 @@ pub(crate) mod quota;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use placement::file::Constraint;
 use placement::ix::{ActorIx, GroupIx, IxVec, NodeIx, ResourceIx, SetIx, UnitIx};
-use placement::{Assignment, Criterion, Snapshot};
+use placement::{Assignment, Criterion, Snapshot, State};
 
 use crate::model::{Decision, DesiredState, Moment, Refusal};
 use crate::trigger::quota::Quotas;
@@ -122,8 +123,12 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
     loads.into_iter().map(named).collect()
 }
 
-/// Units with room for an unplaced actor, by the name of one actor that represents all equivalent ones.
+/// Units with room for an unplaced actor, by the name of one actor that represents all equivalent ones; those where its peers
+/// admit it now stand twice, the second time with [`WITH_PEERS`].
 pub type Openings = BTreeSet<(String, String)>;
+
+/// Follows the name of a unit in [`Openings`].
+const WITH_PEERS: &str = " with peers";
 
 /// A search that reached its deadline is resumed a few times with other seeds, since the machine may have been busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,7 +302,7 @@ pub fn is_burst_over(last: Moment, since: Moment, now: Moment) -> bool {
 
 /// Units on which unplaced actors could start now: with a free slot and enough resources.
 ///
-/// Necessary, not sufficient: constraints between actors are ignored.
+/// Necessary, not sufficient: constraints between actors only add an opening once they admit the actor beside those that are placed.
 pub fn openings(snapshot: &Snapshot) -> Openings {
     let incumbent = snapshot.incumbent();
     let waits = |&actor: &ActorIx| !snapshot.is_fixed(actor) && incumbent[actor].is_none();
@@ -310,6 +315,8 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
         return Openings::new();
     }
     let (left, quotas, file) = (Resources::of(snapshot), Quotas::of(snapshot), snapshot.file());
+    let has_peers = file.constraints.iter().any(|it| matches!(it, Constraint::Peers { .. }));
+    let placed = has_peers.then(|| State::of(snapshot, &incumbent));
     let mut openings = Openings::new();
     for &actor in kinds.values() {
         let has_room = |unit: UnitIx| {
@@ -317,8 +324,14 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
                 && quotas.have_room(&file.actors[actor.at()], &file.units[unit.at()])
         };
         let units = snapshot.candidates(actor).iter().filter(|&&unit| has_room(unit));
-        let named = |unit: &UnitIx| (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(*unit).to_owned());
-        openings.extend(units.map(named));
+        for &unit in units {
+            let (actor_id, unit_id) =
+                (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(unit).to_owned());
+            if placed.as_ref().is_some_and(|placed| placed.admits(actor, unit)) {
+                openings.insert((actor_id.clone(), format!("{unit_id}{WITH_PEERS}")));
+            }
+            openings.insert((actor_id, unit_id));
+        }
     }
     openings
 }

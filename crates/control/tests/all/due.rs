@@ -281,6 +281,9 @@ fn openings_are_units_with_room_for_an_unplaced_actor() {
         ("units=n0/gpu0:9 own=a-0,a-1@n0/gpu0 quota=a-0+a-1:1", ""),
         ("units=n0/gpu0:9 own=a-0,a-1@n0/gpu0 quota=a-0+a-1:2", "a-0@n0/gpu0"),
         ("units=n0/gpu0:9 own=a-0,b-0@n0/gpu0 quota=b-0:0", "a-0@n0/gpu0"),
+        // Another opening once the peer is there.
+        ("units=n0/gpu0:9 own=a-0,b-0 near=a-0+b-0", "a-0@n0/gpu0 b-0@n0/gpu0 b-0@n0/gpu0 with peers"),
+        ("units=n0/gpu0:9 own=a-0,b-0@n0/gpu0 near=a-0+b-0", "a-0@n0/gpu0 a-0@n0/gpu0 with peers"),
     ];
     for (world, expected) in table {
         assert_eq!(shown(world), expected, "{world}");

@@ -1,12 +1,14 @@
 //! Snapshots of one application in a few words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Actor, Constraint, ExchangeCost, Message, RunsOn, Scope, SnapshotFile, Unit, VERSION};
+use placement::file::{
+    Actor, Constraint, Domain, ExchangeCost, Join, Message, RunsOn, Scope, SnapshotFile, Unit, VERSION,
+};
 use placement::{Budget, NoPolicy, Plan, Snapshot, plan};
 use search::Greedy;
 
-/// `units=NODE/NAME:slots[:capacity]` `own=NAME[@UNIT]` `others=NAME@UNIT` `apart=A+B` `talk=A+B:count` `quota=A+B:MAX`.
+/// `units=NODE/NAME:slots[:capacity]` `own=NAME[@UNIT]` `others=NAME@UNIT` `apart=A+B` `near=A+B` `talk=A+B:count` `quota=A+B:MAX`.
 ///
 /// Actors run on units of every kind, with work 1, and cost 5 to move; a unit's kind is its name without the number.
 pub fn snapshot(text: &str) -> Snapshot {
@@ -41,6 +43,23 @@ pub fn snapshot(text: &str) -> Snapshot {
                 "apart" => {
                     let actors = fields.iter().map(|name| format!("ns/app/{name}")).collect();
                     file.constraints.push(Constraint::Apart { on: Scope::Node, actors, reason: None });
+                }
+                // The first needs the second on its node.
+                "near" => {
+                    let [actors, peers] = [0, 1].map(|at| vec![format!("ns/app/{}", fields[at])]);
+                    let nodes: BTreeSet<String> = file.units.iter().map(|unit| unit.node.clone()).collect();
+                    let domain = |node| Domain { nodes: vec![node], ..Domain::default() };
+                    file.constraints.push(Constraint::Peers {
+                        actors,
+                        peers,
+                        domains: nodes.into_iter().map(domain).collect(),
+                        actor_kinds: None,
+                        peer_kinds: None,
+                        max: None,
+                        skew: None,
+                        join: Some(Join::Peer),
+                        reason: None,
+                    });
                 }
                 "quota" => {
                     let (max, names) = fields.split_last().unwrap();

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::ActorApplication;
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use placement::file::{Constraint, Scope};
 
+use crate::constraints::nodes::selectors::labels_match;
 use crate::constraints::pods::joining::Joining;
 use crate::constraints::pods::mutual_affinity::mutual_affinity;
 use crate::constraints::pods::pod_templates::{
@@ -44,6 +47,26 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     rules.extend(near.iter().flat_map(|joining| joining.constraints(of)));
     rules.extend(mutual_affinity(of, &near));
     rules
+}
+
+/// Whether required rules between pods in an application's templates select pods with these labels, in whatever namespace.
+pub fn selects_pods(application: &ActorApplication, labels: &Labels) -> bool {
+    let is_selected = |selector: &Option<LabelSelector>| {
+        selector.as_ref().is_some_and(|selector| labels_match(selector, labels))
+    };
+    let by_terms = |terms: Option<&Vec<PodAffinityTerm>>| {
+        terms.into_iter().flatten().any(|term| is_selected(&term.label_selector))
+    };
+    let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
+    ways.any(|way| {
+        let Some(spec) = &way.template.spec else { return false };
+        let (near, apart) = spec.affinity.as_ref().map_or((None, None), |affinity| {
+            (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref())
+        });
+        by_terms(near.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()))
+            || by_terms(apart.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()))
+            || spec.topology_spread_constraints.iter().flatten().any(|it| is_selected(&it.label_selector))
+    })
 }
 
 pub(crate) fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
