@@ -4,7 +4,9 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
 use serde_json::{Value, json};
 
-use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy, gpus};
+
+const POLICY: &str = "half-blocked";
 
 /// One GPU on each of two nodes. `a` communicates with `c`, which draws it to that node; `b` has the other GPU.
 fn follows(node: &str) -> Value {
@@ -13,6 +15,7 @@ fn follows(node: &str) -> Value {
         &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("gpu", "1ms")]), ("c", 1, &[("cpu", "1ms")])],
     );
     manifest["spec"]["actors"][2]["pinTo"] = json!({"node": node});
+    manifest["spec"]["policy"] = json!(POLICY);
     manifest["spec"]["channels"] =
         json!([{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]);
     manifest
@@ -28,6 +31,7 @@ async fn a_half_blocked_exchange_leaves_no_actor_without_a_pod() {
         env.describe_devices(node, &[("gpu-0", "GPU")]);
     }
     env.wait_offered("gpus", 2).await;
+    apply_policy(POLICY, "rebalance: {giveUp: 20s}\n").await;
     env.apply(&follows("one")).await;
     let at = |node: &'static str| {
         move |state: &AppState| {
@@ -57,4 +61,5 @@ async fn a_half_blocked_exchange_leaves_no_actor_without_a_pod() {
         })
         .await;
     assert_eq!(after.pods.len(), 3);
+    delete_policy(POLICY).await;
 }
