@@ -217,7 +217,7 @@ mod tests {
             {"id":"v","kind":"cpu","node":"m","capacity":9}],
             "actors":[{"id":"a","runsOn":{"cpu":1}},{"id":"b","runsOn":{"cpu":1}},{"id":"c","runsOn":{"cpu":1}}],
             "messages":[{"from":"a","to":"b","count":1},{"from":"b","to":"c","count":1}],
-            "exchangeCost":{"otherNode":1},"objectives":["communication"]}"#;
+            "exchangeCost":{"otherNode":1,"otherKind":1},"objectives":["communication"]}"#;
         let world = Snapshot::read(text).unwrap();
         let assignment: Assignment = [0, 1, 0].map(|unit| Some(UnitIx::new(unit))).into_iter().collect();
         let cost = world.cost(&assignment);
