@@ -208,11 +208,8 @@ async fn apply(
     let awaited = ctx.expectations.drop_expected(&mut next.actions, &observed, moment());
     outcome.requeue_at = awaited.into_iter().chain(outcome.requeue_at).min();
     let version = (decision.uid(), decision.metadata.generation);
-    if next
-        .actions
-        .iter()
-        .any(|action| matches!(action, Action::CreateInstance { .. } | Action::StartPod { .. }))
-    {
+    let starts = |action: &Action| matches!(action, Action::CreateInstance { .. } | Action::StartPod { .. });
+    if next.actions.iter().any(starts) {
         ctx.recent_starts.record(&key, moment());
     }
     let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
@@ -235,34 +232,21 @@ async fn apply(
     let ((created, is_created), kept) = futures::join!(creating, keeping);
     kept?;
     let mut deferred: Vec<Deferred> = Vec::new();
+    let state = (&observed, &units, actors.as_slice());
     for done in created {
         deferred.extend(failures.keep(done)?.flatten());
     }
     if is_created {
         // Pods of new Instances are created before evictions and status updates: in the next reconcile, once the watch delivers
         // the Instances.
-        record_deferred(
-            application,
-            deferred,
-            decision,
-            ctx,
-            outcome,
-            refusals,
-            (&observed, &units, &actors),
-        )
-        .await?;
+        record_deferred(application, deferred, decision, ctx, outcome, refusals, state).await?;
         return Ok(true);
     }
     // Before evictions, so that moves are in the history when they begin; a failed write is retried and does not delay them.
     let judged = outcome.judged.clone();
     failures.keep(record_history((application, &key), decision, judged.as_ref(), ctx, outcome).await)?;
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
-    for actor in next.ended {
-        // Counted once per pod, until it is deleted.
-        let pod = observed.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
-        let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
-        ctx.back_off((key.clone(), actor), "the pod ended", Some(uid));
-    }
+    back_off_ended(next.ended, &observed, &key, ctx);
     let not_evicted = by_node((next.not_evicted, true), &units, &actors, refusals);
     for (refused, message) in [by_node((next.refused_pods, false), &units, &actors, &[]), not_evicted] {
         if !message.is_empty() {
@@ -311,9 +295,22 @@ async fn apply(
         deferred.extend(failures.keep(done)?.flatten());
     }
     deferred.extend(delete_unused(&key, decision, (&units, &instances), ctx, failures).await?);
-    record_deferred(application, deferred, decision, ctx, outcome, refusals, (&observed, &units, &actors))
-        .await?;
+    record_deferred(application, deferred, decision, ctx, outcome, refusals, state).await?;
     Ok(false)
+}
+
+/// Delays the next start of actors whose pod ended by itself; it counts once per pod, until it is deleted.
+fn back_off_ended(
+    ended: Vec<String>,
+    observed: &control::ObservedState,
+    key: &ApplicationKey,
+    ctx: &Context,
+) {
+    for actor in ended {
+        let pod = observed.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
+        let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
+        ctx.back_off((key.clone(), actor), "the pod ended", Some(uid));
+    }
 }
 
 /// The actors of the peers file. While the manifest is not applied, those that the decision places: the manifest may have others.

@@ -1,6 +1,6 @@
 //! `plan -f` and `topology -f`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crds::NodeTopologySpec;
 use hicr::Topology;

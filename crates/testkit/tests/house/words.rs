@@ -41,7 +41,9 @@ fn pages_name_objects_by_what_they_are() {
 #[test]
 fn sources_name_objects_by_what_they_are() {
     let mut files = Vec::new();
-    SOURCES.iter().for_each(|folder| sources(&root().join(folder), &mut files));
+    for folder in SOURCES {
+        sources(&root().join(folder), &mut files);
+    }
     let mut found = Vec::new();
     for file in files {
         let text = read(&file).to_lowercase();

@@ -45,6 +45,7 @@ impl World {
         world
     }
 
+    #[expect(clippy::too_many_lines, reason = "a list")]
     fn add(&mut self, what: &str, item: &str) {
         let fields: Vec<&str> = item.split(':').collect();
         let (first, second) = (fields[0].to_owned(), fields.get(1).copied());
@@ -56,8 +57,8 @@ impl World {
                 self.wanted.actors = (0..number(Some(&first))).map(named).collect();
             }
             "groups" => {
-                let group = usize::try_from(number(second)).unwrap();
-                self.wanted.actors.iter_mut().filter(|it| it.name == name).for_each(|it| it.group = group);
+                let position = self.wanted.actors.iter().position(|it| it.name == name).unwrap();
+                self.wanted.actors[position].group = second.unwrap().parse().unwrap();
             }
             "nodes" => {
                 let cores = second.map_or(9, |cores| cores.parse().unwrap());
