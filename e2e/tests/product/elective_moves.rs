@@ -154,7 +154,8 @@ async fn measured_load_moves_actors_and_the_outcome_is_judged() {
         assert_eq!(it.expected_percent, Some(gain.expected_percent));
         let realised = it.realised_percent.unwrap();
         let third = gain.expected_percent / 3;
-        assert!((realised - gain.expected_percent).abs() <= third, "{realised} of {}", gain.expected_percent);
+        // The windows of an early decision include one with both loads, so more may be gained than expected.
+        assert!(realised >= gain.expected_percent - third, "{realised} of {}", gain.expected_percent);
     }
     for (actor, lives) in pods.wait_synced().await.pods_per_actor() {
         let expected = if moved.contains(actor.as_str()) { 2 } else { 1 };
