@@ -72,12 +72,12 @@ impl From<PlanError> for Error {
     }
 }
 
-/// The result of `work`; a panic is an error, so that it fails for one application only.
-pub async fn catch_panic_of<T>(
-    work: &'static str,
-    done: impl Future<Output = Result<T, Error>>,
+/// The result of `work`; a panic is the error `panicked`, so that it fails for one application only.
+pub async fn catch_panic<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    panicked: Error,
 ) -> Result<T, Error> {
-    AssertUnwindSafe(done).catch_unwind().await.unwrap_or(Err(Error::Panicked(work)))
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or(Err(panicked))
 }
 
 impl Error {
@@ -239,9 +239,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_an_error_of_its_application() {
         let panics = futures::future::lazy(|_| -> Result<(), Error> { panic!("a bug") });
-        let failed = catch_panic_of("the reconcile", panics).await.unwrap_err();
+        let failed = catch_panic(panics, Error::Panicked("the reconcile")).await.unwrap_err();
         assert_eq!((failed.reason(), failed.is_reported(), failed.may_pass()), ("Panicked", true, true));
-        assert!(matches!(catch_panic_of("the reconcile", async { Ok(1) }).await, Ok(1)));
+        assert!(matches!(catch_panic(async { Ok(1) }, Error::Overtaken).await, Ok(1)));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use model::{
 };
 pub use trigger::heartbeats::Heartbeats;
 pub use trigger::{
-    BACKGROUND_INTERVAL, Openings, PlanInputs, PlanReason, Pressure, RESYNC_PERIOD, ResumeSearch,
+    BACKGROUND_INTERVAL, Opening, Openings, PlanInputs, PlanReason, Pressure, RESYNC_PERIOD, ResumeSearch,
     background_slots, is_burst_over, is_record_outdated, loads, openings, plan_reason, pressure,
     requeue_after,
 };

@@ -29,7 +29,7 @@ use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
 use crate::apply::way_back::go_back;
-use crate::error::{Error, Failures, catch_panic_of};
+use crate::error::{Error, Failures, catch_panic};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
 use crate::runtime::clock::{micro_time, moment};
@@ -69,7 +69,9 @@ async fn reconcile_application(
 ) -> Result<Option<Duration>, Vec<Error>> {
     let working = ctx.writer.liveness.begin();
     let mut failures = Failures::default();
-    let done = catch_panic_of("the reconcile", Box::pin(run_phases(application, ctx, &mut failures))).await;
+    let done =
+        catch_panic(Box::pin(run_phases(application, ctx, &mut failures)), Error::Panicked("the reconcile"))
+            .await;
     let result = failures.or(done);
     drop(working);
     if result.is_ok() {

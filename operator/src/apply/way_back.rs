@@ -16,7 +16,7 @@ use crate::runtime::context::Context;
 pub async fn go_back(
     key: &ApplicationKey,
     decision: &mut Placement,
-    (seen, units): (&ObservedState, &BTreeMap<String, Unit>),
+    (observed, units): (&ObservedState, &BTreeMap<String, Unit>),
     refusals: &[Refusal],
     ctx: &Context,
 ) -> Result<(), Error> {
@@ -26,7 +26,7 @@ pub async fn go_back(
             let (node, _) = it.from.rsplit_once('/')?;
             Some((it.actor.to_owned(), world::units_at(&index, node, &plain).remove(it.from)?))
         };
-        failed_moves(decision, (seen, units), refusals).into_iter().filter_map(unit).collect()
+        failed_moves(decision, (observed, units), refusals).into_iter().filter_map(unit).collect()
     };
     if back.is_empty() {
         return Ok(());
@@ -48,19 +48,19 @@ pub async fn go_back(
 /// Moves in progress of actors that are stopped and refused on their new unit, unless another move goes to the unit that they left.
 fn failed_moves<'a>(
     decision: &'a Placement,
-    (seen, units): (&ObservedState, &BTreeMap<String, Unit>),
+    (observed, units): (&ObservedState, &BTreeMap<String, Unit>),
     refusals: &[Refusal],
 ) -> Vec<DecidedMove<'a>> {
     let moves = world::moves_in_progress(decision);
     let is_stopped =
-        |actor: &str| seen.instances.get(actor).is_some_and(|it| it.pod.is_none() && !it.terminating);
+        |actor: &str| observed.instances.get(actor).is_some_and(|it| it.pod.is_none() && !it.terminating);
     let is_refused = |actor: &str, to: &str| {
         let group = actor.rsplit_once('-').map_or(actor, |(group, _)| group);
         let node = to.rsplit_once('/').map_or(to, |(node, _)| node);
         let kind = units.get(to).map_or("", |unit| &unit.kind);
         refusals.iter().any(|it| {
             matches!(it.key.scope, RefusalScope::Node(_))
-                && it.prevents_restart((actor, group), (node, kind), seen.now)
+                && it.prevents_restart((actor, group), (node, kind), observed.now)
         })
     };
     let is_reserved = |from: &str| moves.iter().all(|other| other.to != from);
@@ -115,8 +115,8 @@ mod tests {
             (vec![one, goes_there], there(), node("m"), vec![]),
         ] {
             let decision = decision(&moves);
-            let mut seen = ObservedState { now: Duration::from_secs(5), ..ObservedState::default() };
-            seen.instances.insert("a-0".to_owned(), instance);
+            let mut observed = ObservedState { now: Duration::from_secs(5), ..ObservedState::default() };
+            observed.instances.insert("a-0".to_owned(), instance);
             let key = RefusalKey { scope, group: "a".to_owned(), kind: String::new() };
             let refusal = Refusal {
                 key,
@@ -126,7 +126,7 @@ mod tests {
                 until: Duration::from_secs(6),
                 cause: None,
             };
-            let failed = failed_moves(&decision, (&seen, &BTreeMap::new()), &[refusal]);
+            let failed = failed_moves(&decision, (&observed, &BTreeMap::new()), &[refusal]);
             let failed: Vec<_> = failed.iter().map(|it| format!("{} to {}", it.actor, it.from)).collect();
             assert_eq!(failed, expected, "{moves:?}");
         }

@@ -18,7 +18,9 @@ use crate::error::Error;
 use crate::plan::observe::{PlanFacts, judge, kinds, least_gain, limits, observe};
 use crate::plan::policy_rollback::roll_back;
 use crate::plan::runtime_requests;
-use crate::plan::searches::{FinishedSearch, LastPlanned, Manifest, SearchState, TimeShare, catch_panic};
+use crate::plan::searches::{
+    FinishedSearch, LastPlanned, Manifest, SearchState, TimeShare, catch_search_panic,
+};
 use crate::plan::share::share;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
@@ -279,7 +281,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
                 search((&key, &world), &policy, (resumed, &others), why, (stop, &yielded), &ctx).await?;
             Ok((world, found))
         };
-        let plan = catch_panic(plan).await;
+        let plan = catch_search_panic(plan).await;
         let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
         ctx.planner.finish_search(
             key,

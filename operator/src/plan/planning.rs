@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use world::ApplicationKey;
 
-use crate::error::{Error, catch_panic_of};
+use crate::error::{Error, catch_panic};
 use crate::plan::decide::decide;
 use crate::plan::observe::kinds;
 use crate::runtime::clock::moment;
@@ -58,7 +58,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             outcome.decision = decision.map(|decision| decision.as_ref().clone());
             let before = version(&outcome);
             let decided = Box::pin(decide(&application, &key, &ctx, dirty, &mut outcome));
-            (before, catch_panic_of("planning", decided).await)
+            (before, catch_panic(decided, Error::Panicked("planning")).await)
         }
         Err(e) => (None, Err(e)),
     };

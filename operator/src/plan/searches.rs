@@ -1,20 +1,18 @@
 //! Searches and their results.
 
 use std::collections::{BTreeSet, HashMap};
-use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use control::{PlanReason, ResumeSearch};
 use crds::ActorApplication;
-use futures::FutureExt as _;
 use kube::ResourceExt;
 use placement::Plan;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use world::{ApplicationKey, AssembledSnapshot, Policy, SnapshotWarning};
 
-use crate::error::Error;
+use crate::error::{Error, catch_panic};
 use crate::queue::solver_slots::SolverSlot;
 
 /// What an application was last planned from.
@@ -103,9 +101,8 @@ impl FinishedSearch {
 }
 
 /// The result of a search; a panic is an error, or the application would count as being searched for ever.
-pub async fn catch_panic<T>(search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let found = AssertUnwindSafe(search).catch_unwind().await;
-    found.unwrap_or_else(|_| Err(Error::Search("it panicked; see the log".to_owned())))
+pub async fn catch_search_panic<T>(search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    catch_panic(search, Error::Search("it panicked; see the log".to_owned())).await
 }
 
 /// The search of one application.
@@ -198,12 +195,12 @@ mod tests {
     #[tokio::test]
     async fn a_search_that_panics_has_failed() {
         let panics = futures::future::lazy(|_| -> Result<(), Error> { panic!("a bug") });
-        let failed = catch_panic(panics).await;
+        let failed = catch_search_panic(panics).await;
         assert!(
             matches!(&failed, Err(Error::Search(why)) if why == "it panicked; see the log"),
             "{failed:?}"
         );
-        assert!(matches!(catch_panic(async { Ok(1) }).await, Ok(1)));
+        assert!(matches!(catch_search_panic(async { Ok(1) }).await, Ok(1)));
     }
 
     #[test]

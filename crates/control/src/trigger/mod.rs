@@ -123,12 +123,19 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
     loads.into_iter().map(named).collect()
 }
 
-/// Units with room for an unplaced actor, by the name of one actor that represents all equivalent ones; those where its peers
-/// admit it now stand twice, the second time with [`WITH_PEERS`].
-pub type Openings = BTreeSet<(String, String)>;
+/// A unit with room for an unplaced actor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opening {
+    /// One actor that represents all equivalent ones.
+    pub actor: String,
+    /// The unit.
+    pub unit: String,
+    /// Whether constraints between actors admit it beside those that are placed; such a unit is an opening without that, too.
+    pub with_peers: bool,
+}
 
-/// Follows the name of a unit in [`Openings`].
-const WITH_PEERS: &str = " with peers";
+/// Units with room for unplaced actors.
+pub type Openings = BTreeSet<Opening>;
 
 /// A search that reached its deadline is resumed a few times with other seeds, since the machine may have been busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,12 +332,14 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
         };
         let units = snapshot.candidates(actor).iter().filter(|&&unit| has_room(unit));
         for &unit in units {
-            let (actor_id, unit_id) =
-                (snapshot.actor_id(actor).to_owned(), snapshot.unit_id(unit).to_owned());
-            if placed.as_ref().is_some_and(|placed| placed.admits(actor, unit)) {
-                openings.insert((actor_id.clone(), format!("{unit_id}{WITH_PEERS}")));
-            }
-            openings.insert((actor_id, unit_id));
+            let opening = |with_peers| Opening {
+                actor: snapshot.actor_id(actor).to_owned(),
+                unit: snapshot.unit_id(unit).to_owned(),
+                with_peers,
+            };
+            let is_admitted = placed.as_ref().is_some_and(|placed| placed.admits(actor, unit));
+            openings.extend(is_admitted.then(|| opening(true)));
+            openings.insert(opening(false));
         }
     }
     openings

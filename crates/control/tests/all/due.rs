@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::worlds::snapshot;
 use control::{
-    BACKGROUND_INTERVAL, Decision, DesiredActor, DesiredState, PlanInputs, RESYNC_PERIOD, Refusal,
+    BACKGROUND_INTERVAL, Decision, DesiredActor, DesiredState, Opening, PlanInputs, RESYNC_PERIOD, Refusal,
     RefusalKey, RefusalScope, RefusalTracker, ResumeSearch, background_slots, is_record_outdated, openings,
     plan_reason, pressure, requeue_after,
 };
@@ -42,7 +42,9 @@ fn why(changes: &str) -> String {
     let mut infeasible = BTreeSet::new();
     for change in changes.split_whitespace() {
         let (what, value) = change.split_once('=').unwrap_or((change, ""));
-        let units = || value.split(',').map(|unit| ("cam-1".to_owned(), unit.to_owned())).collect();
+        let opening =
+            |unit: &str| Opening { actor: "cam-1".to_owned(), unit: unit.to_owned(), with_peers: false };
+        let units = || value.split(',').map(opening).collect();
         match what {
             "undecided" => decision = None,
             "unplaced" | "silent" => {
@@ -263,7 +265,10 @@ fn openings_are_units_with_room_for_an_unplaced_actor() {
         let found = openings(&snapshot(world));
         found
             .iter()
-            .map(|(a, unit)| format!("{}@{unit}", a.rsplit('/').next().unwrap()))
+            .map(|Opening { actor, unit, with_peers }| {
+                let peers = if *with_peers { " with peers" } else { "" };
+                format!("{}@{unit}{peers}", actor.rsplit('/').next().unwrap())
+            })
             .collect::<Vec<_>>()
             .join(" ")
     };

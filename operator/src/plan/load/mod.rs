@@ -18,7 +18,7 @@ use kube::runtime::events::EventType;
 use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
 use crate::counters::{LoadMetrics, LoadStore};
-use crate::error::{Error, catch_panic_of};
+use crate::error::{Error, catch_panic};
 use crate::plan::load::commit::commit_moves;
 use crate::plan::load::report::{HeldUp, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
@@ -94,7 +94,7 @@ pub async fn run(
         let Some(key) = queue.pop_front() else { return };
         queued.remove(&key);
         let considered = Box::pin(planner.consider(&key, &ctx, &store));
-        if let Err(error) = catch_panic_of("planning for measured load", considered).await {
+        if let Err(error) = catch_panic(considered, Error::Panicked("planning for measured load")).await {
             tracing::warn!(application = %key, error = error.chain(), "planning for measured load failed");
             if let Some(application) = ctx.caches.application(&key) {
                 ctx.report_failed_work(application.as_ref(), "Rebalance", &[error]).await;

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::Index;
+use crate::constraints::pods::pod_affinity::required_terms;
 use crate::constraints::pods::pod_templates::{Labels, PodTemplate, PodTerm};
 use crate::demand::pods::is_terminal;
 use crate::units::ZONE;
@@ -39,7 +40,10 @@ pub(super) fn left_of_labels(index: &Index, namespace: &str, templates: &[PodTem
 fn foreign_terms(index: &Index) -> Vec<PodTerm> {
     let mut found = Vec::new();
     for ((namespace, _), held) in index.pods.iter().filter(|(_, held)| !is_terminal(&held.pod)) {
-        let terms = held.pod.spec.iter().flat_map(|spec| required_terms(spec, false));
+        let terms = held.pod.spec.iter().flat_map(|spec| {
+            let [_, apart] = required_terms(spec);
+            apart
+        });
         for term in terms.filter(|term| OF_ACTOR.iter().any(|key| keys_of_term(term).any(|it| it == *key))) {
             let mut term = term.clone();
             if let Some(selector) = &mut term.label_selector {
@@ -55,23 +59,12 @@ fn foreign_terms(index: &Index) -> Vec<PodTerm> {
 
 /// Keys of labels by which the required rules of a template select pods.
 fn selecting_keys(spec: &PodSpec) -> BTreeSet<&str> {
-    let near = required_terms(spec, true);
     let spreads = spec.topology_spread_constraints.iter().flatten();
     let spreads = spreads.filter(|it| it.when_unsatisfiable == "DoNotSchedule").flat_map(|it| {
         let merged = it.match_label_keys.iter().flatten().map(String::as_str);
         keys(it.label_selector.as_ref()).chain(merged)
     });
-    near.chain(required_terms(spec, false)).flat_map(keys_of_term).chain(spreads).collect()
-}
-
-/// Required terms of affinity, or of anti-affinity.
-fn required_terms(spec: &PodSpec, is_near: bool) -> impl Iterator<Item = &PodAffinityTerm> {
-    let affinity = spec.affinity.as_ref();
-    let near = affinity.and_then(|of| of.pod_affinity.as_ref()).filter(|_| is_near);
-    let apart = affinity.and_then(|of| of.pod_anti_affinity.as_ref()).filter(|_| !is_near);
-    let near = near.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref());
-    let apart = apart.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref());
-    near.into_iter().chain(apart).flatten()
+    required_terms(spec).into_iter().flatten().flat_map(keys_of_term).chain(spreads).collect()
 }
 
 fn keys_of_term(term: &PodAffinityTerm) -> impl Iterator<Item = &str> {

@@ -68,8 +68,7 @@ impl<'a> Joining<'a> {
     ) -> Constraint {
         let others = domains.count(self.others(of, domains));
         let (actors, actor_kinds) = of.actors_of(&self.implementations);
-        let (mut peers, peer_kinds) = of.actors_of(&self.peers);
-        peers.retain(|id| !self.not_yet.contains(id.as_str()));
+        let (peers, peer_kinds) = of.peers_of(&self.peers, &self.not_yet);
         Constraint::Peers {
             actors,
             peers,

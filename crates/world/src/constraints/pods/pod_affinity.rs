@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use placement::file::{Constraint, Scope};
 
@@ -51,44 +50,35 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
 
 /// Whether required rules between pods in an application's templates select pods with these labels, in whatever namespace.
 pub fn selects_pods(application: &ActorApplication, labels: &Labels) -> bool {
-    let is_selected = |selector: &Option<LabelSelector>| {
-        selector.as_ref().is_some_and(|selector| labels_match(selector, labels))
-    };
-    let by_terms = |terms: Option<&Vec<PodAffinityTerm>>| {
-        terms.into_iter().flatten().any(|term| is_selected(&term.label_selector))
-    };
-    let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
-    ways.any(|way| {
-        let Some(spec) = &way.template.spec else { return false };
-        let (near, apart) = spec.affinity.as_ref().map_or((None, None), |affinity| {
-            (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref())
-        });
-        by_terms(near.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()))
-            || by_terms(apart.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()))
-            || spec.topology_spread_constraints.iter().flatten().any(|it| is_selected(&it.label_selector))
+    let ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
+    ways.filter_map(|way| way.template.spec.as_ref()).any(|spec| {
+        let by_terms = required_terms(spec).into_iter().flatten().map(|term| term.label_selector.as_ref());
+        let spreads = spec.topology_spread_constraints.iter().flatten().map(|it| it.label_selector.as_ref());
+        by_terms.chain(spreads).flatten().any(|selector| labels_match(selector, labels))
     })
 }
 
+/// The required terms of affinity, and those of anti-affinity.
+pub(crate) fn required_terms(spec: &PodSpec) -> [&[PodAffinityTerm]; 2] {
+    let near = spec.affinity.as_ref().and_then(|of| of.pod_affinity.as_ref());
+    let apart = spec.affinity.as_ref().and_then(|of| of.pod_anti_affinity.as_ref());
+    let near = near.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_deref());
+    let apart = apart.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_deref());
+    [near, apart].map(Option::unwrap_or_default)
+}
+
 pub(crate) fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
-    let of = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    terms(
-        of.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()),
-        namespace,
-        labels,
-    )
+    let [_, apart] = required_terms(spec);
+    terms(apart, namespace, labels)
 }
 
 fn affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
-    let of = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
-    terms(
-        of.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()),
-        namespace,
-        labels,
-    )
+    let [near, _] = required_terms(spec);
+    terms(near, namespace, labels)
 }
 
-fn terms(given: Option<&Vec<PodAffinityTerm>>, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
-    given.into_iter().flatten().map(|term| PodTerm::of(term, namespace, labels)).collect()
+fn terms(given: &[PodAffinityTerm], namespace: &str, labels: &Labels) -> Vec<PodTerm> {
+    given.iter().map(|term| PodTerm::of(term, namespace, labels)).collect()
 }
 
 /// Existing pods that the template's anti-affinity selects.

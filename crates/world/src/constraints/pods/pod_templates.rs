@@ -194,6 +194,17 @@ impl<'a> PodRules<'a> {
         }
         (ids.into_iter().cloned().collect(), Some(kinds).filter(|kinds| !kinds.is_empty()))
     }
+
+    /// The same for peers, without those `not_yet` selected.
+    pub fn peers_of(
+        &self,
+        some: &Implementations,
+        not_yet: &BTreeSet<&str>,
+    ) -> (Vec<String>, Option<BTreeMap<String, Vec<String>>>) {
+        let (mut ids, kinds) = self.actors_of(some);
+        ids.retain(|id| !not_yet.contains(id.as_str()));
+        (ids, kinds)
+    }
 }
 
 /// How far a pod is on its node.

@@ -90,8 +90,7 @@ pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
     }
     rules.extend(bound.into_iter().map(|((reason, skew, peers, not_yet, domains), bound)| {
         let (actors, actor_kinds) = of.actors_of(&bound);
-        let (mut peers, peer_kinds) = of.actors_of(&peers);
-        peers.retain(|id| !not_yet.contains(id.as_str()));
+        let (peers, peer_kinds) = of.peers_of(&peers, &not_yet);
         Constraint::Peers {
             actors,
             peers,

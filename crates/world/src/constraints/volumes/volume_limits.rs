@@ -26,7 +26,7 @@ const MIGRATED: [(&str, &str); 5] = [
 ];
 
 /// By driver: the volumes that the pods of each template need.
-type Needs = BTreeMap<String, Vec<Need>>;
+type VolumeNeeds = BTreeMap<String, Vec<Need>>;
 
 /// By node and driver: the volumes that are attached.
 type Attached<'a> = BTreeMap<(&'a str, String), BTreeSet<Name>>;
@@ -79,8 +79,8 @@ pub(crate) fn unmodelled_limits(
     found
 }
 
-fn needs(index: &Index, namespace: &str, templates: &[PodTemplate]) -> Needs {
-    let mut needs = Needs::new();
+fn needs(index: &Index, namespace: &str, templates: &[PodTemplate]) -> VolumeNeeds {
+    let mut needs = VolumeNeeds::new();
     let none = vec![Need::default(); templates.len()];
     for (position, template) in templates.iter().enumerate() {
         for name in claims_of(&template.spec) {
