@@ -124,6 +124,7 @@ SURPLUS := CAIRN_SURPLUS_ROUNDS=6
 LARGE := CAIRN_LARGE_ACTORS=60 CAIRN_LARGE_NODES=8
 STILL := CAIRN_STILL_APPLICATIONS=2 CAIRN_STILL_WINDOWS=8
 KILLED := CAIRN_MOVE_KILLS=2
+NODE_KILLED := CAIRN_NODE_KILLS=1
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
 HOW_MUCH_kernels := -- --warm-up-time 0.1 --measurement-time 0.1 --sample-size 10
 HOW_MUCH_taskgraph-speed := --runs 1 --table-runs 1
@@ -163,6 +164,7 @@ SURPLUS := CAIRN_SURPLUS_ROUNDS=1500
 LARGE := CAIRN_LARGE_ACTORS=1000 CAIRN_LARGE_NODES=200
 STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=360 CAIRN_STILL_SECONDS=10
 KILLED := CAIRN_MOVE_KILLS=200
+NODE_KILLED := CAIRN_NODE_KILLS=20
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
 OVER_TIME := 1,30
@@ -247,6 +249,7 @@ $(DONE)/moves: | bench-programs
 	$(call say,operator: noise around a steady load; killed while actors move)
 	@$(STILL) cargo test --locked --workspace --test product noise_around -- --nocapture > $@.still.log 2>&1 || { tail -40 $@.still.log; exit 1; }
 	@$(KILLED) cargo test --locked --workspace --test product random_moments -- --nocapture > $@.kills.log 2>&1 || { tail -40 $@.kills.log; exit 1; }
+	@$(NODE_KILLED) cargo test --locked --workspace --test real_nodes kills_at_each_step -- --nocapture > $@.node-kills.log 2>&1 || { tail -40 $@.node-kills.log; exit 1; }
 	@{ printf '# Moves on a control plane\n\nApplications of ten actors on three nodes each, with `rebalance: "On"`; messages of each pair and work of each actor vary by ± 20 %% from\n'; \
 		printf 'window to window around what the manifest says. Required are no evictions, and no writes beside the Lease.\n\n'; \
 		printf '| actors | windows | searches for measured load | evictions | writes |\n|---|---|---:|---:|---:|\n'; \
@@ -255,8 +258,13 @@ $(DONE)/moves: | bench-programs
 		printf 'At most one actor of a group is stopped at any moment, and each moves exactly once for each change; anything else fails the run. Required are 60 s.\n\n'; \
 		printf '| kills | with moves open | moves | from the next leader to the last move Running: median | max |\n|---:|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.kills.log; \
+		printf '\nOn two real nodes, the kubelet, containerd or pod of the source or of the destination is killed before the actor is stopped, while it is, while\n'; \
+		printf 'the next one starts, and when it runs. Actors record numbered requests: none arrived twice, no actor was in two pods, and all send at the end.\n\n'; \
+		printf '| kills | processes of three actors | requests |\n|---:|---:|---:|\n'; \
+		grep '^| ' $@.node-kills.log; \
 		printf '\nMade at %s by `make bench`, part `moves`:\n\n    %s cargo test --workspace --test product noise_around -- --nocapture\n' $(COMMIT) '$(STILL)'; \
-		printf '    %s cargo test --workspace --test product random_moments -- --nocapture\n' '$(KILLED)'; } > $(RESULTS)/moves.md
+		printf '    %s cargo test --workspace --test product random_moments -- --nocapture\n' '$(KILLED)'; \
+		printf '    %s cargo test --workspace --test real_nodes kills_at_each_step -- --nocapture\n' '$(NODE_KILLED)'; } > $(RESULTS)/moves.md
 	$(done)
 
 $(DONE)/upgrade: | bench-programs

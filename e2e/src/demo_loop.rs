@@ -6,9 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::Permissions,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -16,38 +14,29 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crds::{ActorApplication, MoveStep, Placement, labels};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use serde_json::json;
-use tempfile::TempDir;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use self::figures::{DELAY, Part, WINDOW, WINDOWS, pair_on_one_node, pair_on_two_nodes, pair_without_moves};
+use self::{
+    figures::{Part, WINDOW, WINDOWS, pair_on_one_node, pair_on_two_nodes, pair_without_moves},
+    world::{ACTORS, DELAY, LoopWorld, NAME, manifest, places},
+};
 use crate::{
-    Cluster, Namespace, Process,
-    control_plane::{self, RealNodes},
+    Cluster, Namespace, control_plane,
     demo::story::Story,
-    images::Image,
     keeper,
-    product::{self, NAMESPACE, tree},
+    product::{self, NAMESPACE},
     prometheus::Prometheus,
+    request_reply::SharedFolder,
     wait,
 };
 
 mod figures;
+pub mod world;
 
-/// The service time of a request in microseconds.
-const SERVICE: u32 = 300;
 /// The most phases.
 const PHASES: usize = 5;
-/// Actors.
-const ACTORS: usize = 6;
-/// Their image.
-const IMAGE: &str = "registry.local/loop-actor:e2e";
-/// The name of the application and of its policy.
-const NAME: &str = "loop";
 /// The limit for everything else.
 const LIMIT: Duration = Duration::from_mins(5);
-/// The time between two looks at the pods.
-const FOLLOW: Duration = Duration::from_millis(500);
 
 /// Runs all parts and stops everything afterwards, also after errors and Ctrl-C.
 ///
@@ -61,8 +50,7 @@ pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<
     }
     story.step("Starting a real control plane and two real nodes, each with a kubelet and containerd;");
     story.say(format!("a cable between them with a delay of {} ms each way", DELAY.as_secs_f64() * 1000.0));
-    let nodes = RealNodes { count: 2, delay: Some(DELAY), one_core: true };
-    let cluster = Cluster::start_nodes(nodes)?;
+    let cluster = world::start_cluster()?;
     let shown = tokio::select! {
         shown = show(&cluster, &story, phases, commit) => {
             if shown.is_err() {
@@ -85,36 +73,11 @@ pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<
 
 /// All parts; returns the page of results.
 async fn show(cluster: &Cluster, story: &Story, phases: usize, commit: &str) -> Result<String> {
-    let names: Vec<&str> = cluster.plane().nodes.iter().map(|node| node.name.as_str()).collect();
-    cluster.wait_nodes_ready(&names).await?;
-    let actor = Image::new(IMAGE, "/actor").program(&keeper::built("cairn-e2e-actor")?, "/actor")?;
-    cluster.load(&actor).await?;
-    cluster.start_dns().await?;
     story.step(format!(
         "Installing the chart with Helm into {NAMESPACE}; the operator reads a real Prometheus"
     ));
-    cluster.install(&tree("examples/topologies"), &[]).await?;
-    let (prometheus, file) = cluster.reloading_prometheus(&scraping(&[])).await?;
-    let follow = follow_pods(cluster.client().await?, file);
-    let _agent = cluster.start_agent().await?;
-    let url = format!("--prometheus-url={}", prometheus.url()?);
-    let operator = cluster.operator().await?.arg(url).start(&keeper::built(product::OPERATOR)?).await?;
-    operator.wait_ready().await?;
-    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"},
-        "spec": {"kind": "cpu"}});
-    let text = format!("window: {}s\nbudget: {{wall: 1s}}\n", WINDOW.as_secs());
-    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": text}});
-    for object in [pool, policy] {
-        cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await?;
-    }
-    let all = all_parts(cluster, &prometheus, story, phases);
-    let parts = tokio::select! {
-        parts = all => parts?,
-        failed = follow => return Err(failed.err().unwrap_or_else(|| anyhow!("the targets are not followed"))),
-    };
-    let _: &Process = &operator;
+    let world = LoopWorld::install(cluster, WINDOW).await?;
+    let parts = world.follow_pods(all_parts(cluster, &world.prometheus, story, phases)).await?;
     Ok(figures::compare(story, &parts, commit))
 }
 
@@ -140,34 +103,6 @@ async fn all_parts(
     Ok(vec![on, off, best])
 }
 
-/// The scrape configuration for the pods of applications, as the chart's `PodMonitor` makes it: labels of the target, and none
-/// that a pod could forge.
-fn scraping(pods: &[Pod]) -> serde_json::Value {
-    let target = |pod: &Pod| {
-        let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone())?;
-        let labels = json!({"namespace": pod.namespace()?, "pod": pod.name_any()});
-        Some(json!({"targets": [format!("{address}:9100")], "labels": labels}))
-    };
-    let targets: Vec<_> = pods.iter().filter_map(target).collect();
-    json!({"scrape_configs": [{"job_name": "monitoring/cairn-actors", "honor_labels": false, "honor_timestamps": false,
-        "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": targets}]})
-}
-
-/// Keeps the targets of Prometheus those of the pods; never ends.
-async fn follow_pods(client: Client, file: PathBuf) -> Result<()> {
-    let pods = Api::<Pod>::all(client);
-    let mut written = String::new();
-    loop {
-        let there = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
-        let text = scraping(&there).to_string();
-        if text != written {
-            std::fs::write(&file, &text).context("cannot write the targets of Prometheus")?;
-            written = text;
-        }
-        sleep(FOLLOW).await;
-    }
-}
-
 /// One part: the application in one mode.
 struct Scene<'a> {
     namespace: Namespace<'a>,
@@ -176,14 +111,11 @@ struct Scene<'a> {
     story: &'a Story,
     /// The name of this part.
     name: &'static str,
-    /// The folder with the file that names the hot pair.
-    hot: TempDir,
+    /// Names the hot pair.
+    shared: SharedFolder,
     /// When the first phase begins, and in seconds since the epoch.
     begin: (Instant, u64),
 }
-
-/// The file in the folder.
-const HOT_PAIR: &str = "pair";
 
 impl<'a> Scene<'a> {
     async fn begin(
@@ -194,13 +126,11 @@ impl<'a> Scene<'a> {
     ) -> Result<Self> {
         let namespace = cluster.namespace(&format!("loop-{}", name.to_lowercase())).await?;
         let client = cluster.client().await?;
-        let hot = tempfile::tempdir().context("cannot create a folder for the hot pair")?;
-        // Users of pods read it.
-        std::fs::set_permissions(hot.path(), Permissions::from_mode(0o755))?;
+        let shared = SharedFolder::new(false)?;
         // Time for the pods to start.
         let begin = Instant::now() + WINDOW * 3;
         let since = (SystemTime::now().duration_since(UNIX_EPOCH)? + WINDOW * 3).as_secs();
-        namespace.apply(&manifest(mode, hot.path()).to_string()).await?;
+        namespace.apply(&manifest(mode, &shared).to_string()).await?;
         let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
         let running = wait::until(LIMIT, async || {
             let found = pods.list(&ListParams::default().labels(labels::ACTOR)).await?;
@@ -212,7 +142,7 @@ impl<'a> Scene<'a> {
             anyhow::Ok(())
         });
         running.await.map_err(|seen| anyhow!("the actors do not start: {seen}"))?;
-        Ok(Self { namespace, client, prometheus, story, name, hot, begin: (begin, since) })
+        Ok(Self { namespace, client, prometheus, story, name, shared, begin: (begin, since) })
     }
 
     /// Prints a line for each window, and deletes the application. `next` is the hot pair of the next phase.
@@ -224,7 +154,7 @@ impl<'a> Scene<'a> {
                 sleep_until(self.begin.0 + WINDOW * window).await;
                 part.places = places(&self.placement().await?);
                 let pair = next(&part).context("there is no such pair of actors")?;
-                self.heat(pair)?;
+                self.shared.heat(pair)?;
                 part.pairs.push(pair);
             }
             sleep_until(self.begin.0 + WINDOW * (window + 1)).await;
@@ -232,14 +162,6 @@ impl<'a> Scene<'a> {
         }
         self.namespace.kubectl(["delete", "actorapplication", NAME, "--wait=true"]).await?;
         Ok(part)
-    }
-
-    /// Makes a pair hot; a reader sees the old or the new one.
-    fn heat(&self, (one, other): (usize, usize)) -> Result<()> {
-        let (file, draft) = (self.hot.path().join(HOT_PAIR), self.hot.path().join("draft"));
-        std::fs::write(&draft, format!("{one}-{other}\n"))
-            .and_then(|()| std::fs::rename(&draft, &file))
-            .with_context(|| format!("cannot write {}", file.display()))
     }
 
     async fn placement(&self) -> Result<Placement> {
@@ -318,35 +240,4 @@ impl<'a> Scene<'a> {
         now.ready = ready.filter(|ready| *ready >= *decided).max().or(now.ready);
         Ok(())
     }
-}
-
-/// The node of each actor, by its number.
-fn places(placement: &Placement) -> BTreeMap<usize, String> {
-    let number = |actor: &str| actor.rsplit_once('-')?.1.parse().ok();
-    let places = placement.spec.assignments.iter();
-    places.filter_map(|it| Some((number(&it.actor)?, it.node.clone()))).collect()
-}
-
-/// The application: six actors that all talk to each other, and read the hot pair from a file in a folder of the machine.
-fn manifest(mode: &str, hot: &Path) -> serde_json::Value {
-    let variables =
-        [("HOT_PAIR_FILE", format!("/hot/{HOT_PAIR}")), ("SERVICE_MICROSECONDS", SERVICE.to_string())];
-    let variables: Vec<_> =
-        variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-    let probe = json!({"httpGet": {"path": "/metrics", "port": "metrics"}, "periodSeconds": 1});
-    // Three of them fit on a node.
-    let container = json!({"name": "actor", "image": IMAGE, "imagePullPolicy": "Never", "env": variables,
-        "ports": [{"name": "metrics", "containerPort": 9100}], "readinessProbe": probe,
-        "volumeMounts": [{"name": "hot", "mountPath": "/hot", "readOnly": true}],
-        "resources": {"requests": {"cpu": "260m", "memory": "16Mi"}}});
-    let volume = json!({"name": "hot", "hostPath": {"path": hot, "type": "Directory"}});
-    let template =
-        json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], "volumes": [volume]}});
-    let implementation = json!({"kind": "cpu", "serviceTime": format!("{SERVICE}us"), "template": template});
-    // Otherwise the volume of the machine would keep the actors on their nodes.
-    let metadata = json!({"name": NAME, "annotations": {(labels::MAY_MOVE): "true"}});
-    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": metadata, "spec": {
-        "policy": NAME, "rebalance": mode,
-        "actors": [{"name": "actor", "replicas": ACTORS, "implementations": [implementation]}],
-        "channels": [{"from": "actor", "to": "actor", "rate": "10/s", "pattern": "AllToAll"}]}})
 }

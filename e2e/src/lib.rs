@@ -22,6 +22,7 @@
 //! - [`gate`] stops the product between two of its writes; [`slow`] delays the API server's responses.
 //! - [`hardware`] provides fake GPUs and a fake kubelet for agents.
 //! - [`real_nodes`] are kubelets with containerd, where simulated nodes do not suffice; [`images`] builds their images.
+//! - [`request_reply`] are actors that send each other requests in real pods.
 //! - [`prometheus`] scrapes as the chart configures; [`binaries`] builds it on first use.
 //! - [`rbac`] finds permissions of a `ServiceAccount` that were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
@@ -74,6 +75,7 @@ pub mod prometheus;
 pub mod rbac;
 pub mod real_nodes;
 pub mod release;
+pub mod request_reply;
 pub mod scale;
 pub mod slow;
 pub mod upgrade;

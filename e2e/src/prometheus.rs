@@ -148,6 +148,11 @@ impl Prometheus {
         cluster.start_prometheus(&folder, &json!({})).await
     }
 
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Its URL.
     pub fn url(&self) -> Result<String> {
         Ok(format!("http://127.0.0.1:{}", self.process.port(self.port)?))

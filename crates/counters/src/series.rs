@@ -79,7 +79,8 @@ impl CounterSeries {
     /// The `PromQL` of the increase within a window of so many milliseconds that ended `offset_milliseconds` before the
     /// evaluation; `selector` selects the scrapes of actors, such as `job=~".*cairn-actors"`.
     ///
-    /// `max`, because a pod may be scraped by several jobs.
+    /// `max`, because a pod may be scraped by several jobs. The increase of a series that falls at more than half of its samples is
+    /// negative, and so refused as a [value](crate::SampleRefusal::Value): it is no counter, and `increase()` would add up its values.
     pub fn query(self, selector: &str, milliseconds: u64, offset_milliseconds: u64) -> String {
         let offset =
             if offset_milliseconds == 0 { String::new() } else { format!(" offset {offset_milliseconds}ms") };
@@ -94,7 +95,9 @@ impl CounterSeries {
                 )
             }
             (_, Some(metric)) => {
-                format!("max by ({by}) (increase({}))", range(&format!("{}{{{selector}}}", metric.name())))
+                let range = range(&format!("{}{{{selector}}}", metric.name()));
+                let falls = format!("(resets({range}) > bool count_over_time({range}) / 2)");
+                format!("max by ({by}) (increase({range}) * (1 - 2 * {falls}))")
             }
             (Self::Scrapes, None) => {
                 // A failed scrape is 0.

@@ -5,17 +5,21 @@
 //!
 //! - `HOT_PAIR_FILE`: a file with the indices of the hot pair, such as `0-3`, read ten times a second
 //! - `SERVICE_MICROSECONDS`: how long an answer takes
+//! - `JOURNAL_FILE`: if set, every received request is a line of this file: the receiver, when its process began, the time; the
+//!   sender, when its process began, when it sent; the number. Times are in nanoseconds
 //!
-//! Counters are on `:9100/metrics`, as docs/reference/metrics.md describes those of actors. Each request has a number; a wrong answer
-//! closes the connection.
+//! Counters are on `:9100/metrics`, as docs/reference/metrics.md describes those of actors. A connection begins with the name of the
+//! sender and when its process began. Each request has a number and the time when it was sent; a wrong answer closes the connection.
 
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt::Write as _,
+    fs::{File, OpenOptions},
+    io::Write as _,
     process::ExitCode,
     rc::Rc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -68,10 +72,23 @@ struct Actor {
     hot_pair: Cell<Option<(usize, usize)>>,
     service: Duration,
     counters: Counters,
+    /// When the process began, by [`nanoseconds`].
+    began: u64,
+    journal: Option<File>,
+}
+
+/// The time of the machine's clock in nanoseconds since 1970.
+fn nanoseconds() -> Result<u64> {
+    Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }
 
 fn variable(name: &str) -> Result<String> {
     std::env::var(name).with_context(|| format!("the environment has no {name}"))
+}
+
+/// Opens the journal, to which several actors append.
+fn open(journal: String) -> Result<File> {
+    OpenOptions::new().append(true).open(&journal).with_context(|| format!("cannot open {journal}"))
 }
 
 fn index(actor: &str) -> Option<usize> {
@@ -87,8 +104,19 @@ impl Actor {
             service: Duration::from_micros(variable("SERVICE_MICROSECONDS")?.parse()?),
             counters: Counters::default(),
             application: format!("{}/{}", variable("CAIRN_NAMESPACE")?, variable("CAIRN_APPLICATION")?),
+            began: nanoseconds()?,
+            journal: variable("JOURNAL_FILE").ok().map(open).transpose()?,
             name,
         })
+    }
+
+    /// Records a request in the journal.
+    fn record(&self, (sender, began, sent): (&str, u64, u64), number: u64) -> Result<()> {
+        let Some(mut journal) = self.journal.as_ref() else { return Ok(()) };
+        let receiver = format!("{} {} {}", self.name, self.began, nanoseconds()?);
+        let line = format!("{receiver} {sender} {began} {sent} {number}\n");
+        // At once, so that lines of several actors do not mix.
+        journal.write_all(line.as_bytes()).context("cannot write the journal")
     }
 
     /// Whether this actor and a peer are the hot pair now.
@@ -175,8 +203,12 @@ where
 /// Answers each request with its number, after the service time.
 async fn answer(mut stream: TcpStream, actor: Rc<Actor>) -> Result<()> {
     stream.set_nodelay(true)?;
+    let mut sender = vec![0; stream.read_u8().await?.into()];
+    stream.read_exact(&mut sender).await?;
+    let (sender, began) = (String::from_utf8(sender)?, stream.read_u64().await?);
     loop {
-        let number = stream.read_u64().await?;
+        let (number, sent) = (stream.read_u64().await?, stream.read_u64().await?);
+        actor.record((&sender, began, sent), number)?;
         let begin = Instant::now();
         while begin.elapsed() < actor.service {
             std::hint::spin_loop();
@@ -209,9 +241,16 @@ async fn requests(
     next: &mut u64,
 ) -> Result<()> {
     stream.set_nodelay(true)?;
+    let length = u8::try_from(actor.name.len()).context("the actor's name is too long")?;
+    let mut head = vec![length];
+    head.extend(actor.name.as_bytes());
+    head.extend(actor.began.to_be_bytes());
+    stream.write_all(&head).await?;
     loop {
         *next += 1;
-        stream.write_u64(*next).await?;
+        let mut request = next.to_be_bytes().to_vec();
+        request.extend(nanoseconds()?.to_be_bytes());
+        stream.write_all(&request).await?;
         let answered = timeout(LIMIT, stream.read_u64()).await.context("no answer")??;
         ensure!(answered == *next, "{peer} answers {answered} instead of {next}");
         *actor.counters.sent.borrow_mut().entry(peer.to_owned()).or_default() += 1;

@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
+use super::world::DELAY;
 use crate::demo::story::Story;
 
-/// The delay of the cable in each direction.
-pub(super) const DELAY: Duration = Duration::from_micros(2500);
 /// The length of a window of counters.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
 /// Windows of a phase.

@@ -20,6 +20,9 @@ const MISSED: u64 = 25;
 /// Seconds of samples before and after now.
 const SPAN: (u64, u64) = (240, 420);
 
+/// The value at 1970 of a series that falls.
+const FALLS_FROM: f64 = 1e12;
+
 /// One counter of an actor.
 struct Counter<'a> {
     name: &'a str,
@@ -29,6 +32,8 @@ struct Counter<'a> {
     rate: f64,
     /// Restarts at 0 every so many seconds, and continues.
     resets: Option<u64>,
+    /// Falls at every sample.
+    falls: bool,
     jobs: &'a [&'a str],
     /// The label `container` of the kubelet's series.
     container: &'a str,
@@ -36,7 +41,8 @@ struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     fn new(name: &'a str, actor: &'a str, peer: &'a str, rate: f64) -> Self {
-        Self { name, actor, peer, rate, resets: None, jobs: &["monitoring/cairn-actors"], container: "" }
+        let jobs = &["monitoring/cairn-actors"];
+        Self { name, actor, peer, rate, resets: None, falls: false, jobs, container: "" }
     }
 
     /// The agent's CPU seconds of a pod.
@@ -56,7 +62,8 @@ impl<'a> Counter<'a> {
         let is_missed = self.actor == "c-0" && at.is_multiple_of(MISSED);
         let steps = self.resets.map_or(at, |resets| at % resets + 1);
         #[expect(clippy::cast_precision_loss, reason = "small")]
-        let value = steps as f64 * self.rate;
+        let risen = steps as f64 * self.rate;
+        let value = if self.falls { FALLS_FROM - risen } else { risen };
         let with = |label: &str, value: &str| {
             if value.is_empty() { String::new() } else { format!(",{label}=\"{value}\"") }
         };
@@ -172,6 +179,8 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
         Counter::kubelet_cpu("e-0", "sidecar", 0.125),
         Counter::kubelet_cpu("e-0", "", 0.375),
         Counter::kubelet_cpu("e-0", "POD", 0.25),
+        // refused: no counter, although its increase would be a large number
+        Counter { falls: true, ..channel("actor_channel_messages", "b-0", &peer(&env, "c-0"), 10.0) },
         // refused: a peer in another namespace, an actor of another pod, a pod that does not exist; windows with impossible values
         // are a matter of crates/counters
         channel("actor_channel_bytes", "a-0", "elsewhere/counted/b-0", 1.0),
@@ -257,7 +266,7 @@ async fn check_metrics(env: &TestEnv) {
             value.with_context(|| format!("no {series}: {text}"))
         };
         for (reason, is_counted) in
-            [("value", false), ("peer", true), ("unknown-pod", true), ("truncated", false)]
+            [("value", true), ("peer", true), ("unknown-pod", true), ("truncated", false)]
         {
             let count = value(&format!("cairn_operator_counters_refused_total{{reason=\"{reason}\"}}"))?;
             ensure!((count > 0.0) == is_counted, "{reason} {count}");

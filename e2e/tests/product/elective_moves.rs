@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
 use crate::installation::cluster;
-use crate::would_move::{apply_hub, samples, workers_by_place};
+use crate::would_move::{AFTER, apply_hub, samples, workers_by_place};
 
 /// The policy of the application whose hot pair changes.
 const POLICY: &str = "moves";
@@ -122,7 +122,7 @@ pub async fn move_hot_pair(env: &mut TestEnv) -> (AppState, String) {
     let before = env.wait_reconciled("loaded", AppState::all_placed).await;
     let (beside, elsewhere) = workers_by_place(&before);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let text = samples(env.namespace.name(), (&beside, &elsewhere), (50, 290), now);
+    let text = samples(env.namespace.name(), (&beside, &elsewhere), (50, 290), (now, AFTER));
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
     env.read_counters(&prometheus).await;
     let judged = env

@@ -184,8 +184,13 @@ impl TestEnv {
 
     /// Restarts the operator so that it reads counters from this Prometheus.
     pub async fn read_counters(&mut self, prometheus: &Prometheus) {
+        self.read_counters_at(&prometheus.url().unwrap()).await;
+    }
+
+    /// Restarts the operator so that it reads counters from this URL.
+    pub async fn read_counters_at(&mut self, url: &str) {
         self.product.operator.stop().await.unwrap();
-        let url = format!("--prometheus-url={}", prometheus.url().unwrap());
+        let url = format!("--prometheus-url={url}");
         let operator = cluster().operator().await.unwrap().arg(url);
         let program = e2e::keeper::built(e2e::product::OPERATOR).unwrap();
         self.product.operator = operator.start(&program).await.unwrap();

@@ -8,6 +8,7 @@
 mod agent_restarts;
 mod api_server;
 mod api_server_outage;
+mod bad_counters;
 mod capacity;
 mod churn;
 mod claims;

@@ -45,16 +45,23 @@ const WINDOW: u64 = 3;
 const SCRAPES: u64 = 2;
 /// Seconds from now in which another pair is hot: from, and until.
 const CHANGED: (u64, u64) = (60, 100);
-/// Seconds of samples before and after now.
-const SPAN: (u64, u64) = (60, 300);
+/// Seconds of samples before now.
+const BEFORE: u64 = 60;
+/// Seconds of samples after now in which the test ends, also on a busy machine.
+pub const AFTER: u64 = 300;
 /// Messages per second of the hot pair, and of the others.
 const RATES: (u64, u64) = (1000, 10);
 pub const WORKERS: usize = 3;
 
-/// The messages from `hub-0` to each worker, of which one is hot, in the `OpenMetrics` format.
-pub fn samples(namespace: &str, (hot, then_hot): (&str, &str), changed: (u64, u64), now: u64) -> String {
+/// The messages from `hub-0` to each worker, of which one is hot, in the `OpenMetrics` format, for so many seconds after now.
+pub fn samples(
+    namespace: &str,
+    (hot, then_hot): (&str, &str),
+    changed: (u64, u64),
+    (now, after): (u64, u64),
+) -> String {
     let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
-    let times = || (0..(SPAN.0 + SPAN.1) * SCRAPES).map(|scrape| (now - SPAN.0) * SCRAPES + scrape);
+    let times = || (0..(BEFORE + after) * SCRAPES).map(|scrape| (now - BEFORE) * SCRAPES + scrape);
     let stamp = |scrape: u64| format!("{}.{}", scrape / SCRAPES, (scrape % SCRAPES) * 10 / SCRAPES);
     let is_changed =
         |scrape: u64| ((now + changed.0) * SCRAPES..(now + changed.1) * SCRAPES).contains(&scrape);
@@ -145,7 +152,7 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     let (beside, elsewhere) = workers_by_place(&before);
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let text = samples(env.namespace.name(), (&beside, &elsewhere), CHANGED, now);
+    let text = samples(env.namespace.name(), (&beside, &elsewhere), CHANGED, (now, AFTER));
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
     env.read_counters(&prometheus).await;
 

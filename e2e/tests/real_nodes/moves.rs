@@ -1,16 +1,23 @@
 //! Moves on real nodes: a move that a kubelet cannot carry out is withdrawn, and others end in spite of killed kubelets, containerds
-//! and pods.
+//! and pods. Numbered requests show that no actor is in two pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
 use crds::{ActorApplication, DevicePool, Placement, labels};
-use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
-use jiff::SignedDuration;
+use e2e::{
+    bench::size,
+    images::Image,
+    keeper,
+    product::NAMESPACE,
+    request_reply::{self, SharedFolder},
+    wait_for,
+};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, npus, plugin, product};
 
@@ -21,25 +28,33 @@ const LOCAL_IMAGE: &str = "registry.local/local:e2e";
 const NPU: &str = "acme.com/npu";
 
 /// Two actors that send to one that is pinned to a node.
-#[derive(Clone, Copy)]
 struct Followers {
     policy: &'static str,
-    image: &'static str,
     kind: &'static str,
+    /// The pods of the two actors.
+    template: Value,
+    /// The pod of the other one.
+    pinned: Value,
+}
+
+/// Pods that do nothing.
+fn idle(image: &str) -> Value {
+    let container = json!({"name": "actor", "image": image, "imagePullPolicy": "Never",
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
+    json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}})
 }
 
 impl Followers {
-    fn manifest(self, pinned_to: &str) -> String {
-        let group = |name: &str, replicas: usize, image: &str, kind: &str| {
-            let container = json!({"name": "actor", "image": image, "imagePullPolicy": "Never",
-                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
-            let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+    fn manifest(&self, pinned_to: &str) -> String {
+        let group = |name: &str, replicas: usize, kind: &str, template: &Value| {
             json!({"name": name, "replicas": replicas, "arrivals": "1/s",
                 "implementations": [{"kind": kind, "serviceTime": "1ms", "template": template}]})
         };
-        let mut groups = [group("a", 2, self.image, self.kind), group("c", 1, ACTOR_IMAGE, "cpu")];
+        let mut groups = [group("a", 2, self.kind, &self.template), group("c", 1, "cpu", &self.pinned)];
         groups[1]["pinTo"] = json!({"node": pinned_to});
-        json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"}, "spec": {
+        // Otherwise a volume of the machine would keep the actors on their nodes.
+        let metadata = json!({"name": "app", "annotations": {(labels::MAY_MOVE): "true"}});
+        json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": metadata, "spec": {
             "policy": self.policy, "actors": groups, "channels": [
                 {"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]}})
         .to_string()
@@ -86,7 +101,12 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     let image = Image::new(LOCAL_IMAGE, "/actor").program(&pause, "/actor").unwrap();
     cluster.load_on(node("real-0"), &image).await.unwrap();
     prepare().await;
-    let followers = Followers { policy: "impatient", image: LOCAL_IMAGE, kind: "cpu" };
+    let followers = Followers {
+        policy: "impatient",
+        kind: "cpu",
+        template: idle(LOCAL_IMAGE),
+        pinned: idle(ACTOR_IMAGE),
+    };
     goes_back("withdrawn", followers, async || ()).await;
     clean_up().await;
 }
@@ -101,7 +121,12 @@ async fn an_actor_whose_device_is_refused_goes_back() {
         "spec": {"kind": "npu", "resource": {"devicePlugin": NPU}}});
     cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
     let works = plugin("real-0", NPU, &npus("real-0"));
-    let followers = Followers { policy: "impatient", image: ACTOR_IMAGE, kind: "npu" };
+    let followers = Followers {
+        policy: "impatient",
+        kind: "npu",
+        template: idle(ACTOR_IMAGE),
+        pinned: idle(ACTOR_IMAGE),
+    };
     // Otherwise the actors could be refused there before any of them runs.
     let refuses = goes_back("refused", followers, async || {
         let refuses = plugin("real-1", NPU, &npus("real-1"));
@@ -219,9 +244,12 @@ enum Moment {
     Stopping,
     /// While the next one starts.
     Starting,
+    /// When the next one is ready.
+    Running,
 }
 
-const KILLS: [(Kill, Moment); 10] = [
+/// All victims at all moments at which there is one. The first [`SHORT`] are those of each victim while it has most to do.
+const KILLS: [(Kill, Moment); 20] = [
     (Kill::SourceKubelet, Moment::Stopping),
     (Kill::SourceKubelet, Moment::Starting),
     (Kill::SourceContainerd, Moment::Stopping),
@@ -232,7 +260,25 @@ const KILLS: [(Kill, Moment); 10] = [
     (Kill::DestinationContainerd, Moment::Stopping),
     (Kill::DestinationContainerd, Moment::Starting),
     (Kill::DestinationPod, Moment::Starting),
+    (Kill::SourceKubelet, Moment::Decided),
+    (Kill::SourceKubelet, Moment::Running),
+    (Kill::SourceContainerd, Moment::Decided),
+    (Kill::SourceContainerd, Moment::Running),
+    (Kill::SourcePod, Moment::Stopping),
+    (Kill::DestinationKubelet, Moment::Decided),
+    (Kill::DestinationKubelet, Moment::Running),
+    (Kill::DestinationContainerd, Moment::Decided),
+    (Kill::DestinationContainerd, Moment::Running),
+    (Kill::DestinationPod, Moment::Running),
 ];
+
+/// Kills, unless `CAIRN_NODE_KILLS` says how many; more than [`KILLS`] begin again.
+const SHORT: u64 = 10;
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
+}
 
 impl Moment {
     /// Whether a pod of the group that moves to this node is at this step.
@@ -242,7 +288,8 @@ impl Moment {
         match self {
             Self::Decided => !is_there && !is_stopping,
             Self::Stopping => !is_there && is_stopping,
-            Self::Starting => is_there,
+            Self::Starting => is_there && !is_ready(pod),
+            Self::Running => is_there && is_ready(pod),
         }
     }
 }
@@ -255,7 +302,11 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
     prepare().await;
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("kills").await.unwrap();
-    let followers = Followers { policy: "throughput", image: ACTOR_IMAGE, kind: "cpu" };
+    request_reply::load(cluster).await.unwrap();
+    cluster.start_dns().await.unwrap();
+    let shared = SharedFolder::new(true).unwrap();
+    let [template, pinned] = [shared.template("10m"), shared.template("10m")];
+    let followers = Followers { policy: "throughput", kind: "cpu", template, pinned };
     let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
     let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
     let of_group = ListParams::default().labels(&format!("{}=a", labels::ACTOR_GROUP));
@@ -272,7 +323,9 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
     };
     namespace.apply(&followers.manifest("real-0")).await.unwrap();
     all_on("real-0", "the actors run".to_owned()).await;
-    for (round, (kill, moment)) in KILLS.into_iter().enumerate() {
+    let count = size("CAIRN_NODE_KILLS", SHORT).unwrap();
+    let kills = KILLS.into_iter().cycle().take(usize::try_from(count).unwrap());
+    for (round, (kill, moment)) in kills.enumerate() {
         let (from, to) = if round % 2 == 0 { ("real-0", "real-1") } else { ("real-1", "real-0") };
         namespace.apply(&followers.manifest(to)).await.unwrap();
         let due = wait_for(&format!("the moment of {kill:?}"), SOON, async || {
@@ -292,7 +345,22 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
             }
         }
         all_on(to, format!("the actors run on {to} after {kill:?}, {moment:?}")).await;
+        let since = Timestamp::now().as_nanosecond();
+        wait_for("all actors send", SOON, async || {
+            let journal = shared.journal()?;
+            let of_now = journal.iter().filter(|request| i128::from(request.sender.at) > since);
+            let senders: BTreeSet<_> = of_now.map(|request| request.sender.actor.as_str()).collect();
+            ensure!(senders == ["a-0", "a-1", "c-0"].into(), "only {senders:?}");
+            anyhow::Ok(())
+        })
+        .await;
+        let journal = shared.journal().unwrap();
+        request_reply::check(&journal).unwrap_or_else(|error| panic!("after {kill:?}, {moment:?}: {error}"));
     }
+    let journal = shared.journal().unwrap();
+    let lives: BTreeSet<_> = journal.iter().map(|it| (&it.sender.actor, it.sender.began)).collect();
+    // A table row for the results.
+    println!("| {count} | {} | {} |", lives.len(), journal.len());
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     clean_up().await;
 }

@@ -9,12 +9,16 @@ fn queries_take_the_largest_of_several_jobs() {
         (
             CounterSeries::Messages,
             0,
-            "max by (namespace, pod, actor, peer) (increase(actor_channel_messages_total{job=~\".*cairn-actors\"}[30000ms]))",
+            "max by (namespace, pod, actor, peer) (increase(actor_channel_messages_total{job=~\".*cairn-actors\"}[30000ms]) * (1 - 2 * \
+             (resets(actor_channel_messages_total{job=~\".*cairn-actors\"}[30000ms]) > bool \
+             count_over_time(actor_channel_messages_total{job=~\".*cairn-actors\"}[30000ms]) / 2)))",
         ),
         (
             CounterSeries::Busy,
             60_000,
-            "max by (namespace, pod, actor, peer) (increase(actor_busy_seconds_total{job=~\".*cairn-actors\"}[30000ms] offset 60000ms))",
+            "max by (namespace, pod, actor, peer) (increase(actor_busy_seconds_total{job=~\".*cairn-actors\"}[30000ms] offset 60000ms) * (1 - 2 * \
+             (resets(actor_busy_seconds_total{job=~\".*cairn-actors\"}[30000ms] offset 60000ms) > bool \
+             count_over_time(actor_busy_seconds_total{job=~\".*cairn-actors\"}[30000ms] offset 60000ms) / 2)))",
         ),
         (
             CounterSeries::Mailbox,
