@@ -149,7 +149,7 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
     let path = format!("/debug/load/{}/counted", env.namespace);
     assert_eq!(http(port, &path).await.unwrap().status, 404, "no Prometheus is configured");
 
-    let (a, b) = (peer(&env, "a-0"), peer(&env, "b-0"));
+    let [a, b, c] = ["a-0", "b-0", "c-0"].map(|actor| peer(&env, actor));
     let channel = |name, actor, peer, rate| Counter::new(name, actor, peer, rate);
     let counters = [
         // 10 messages of 2,500 bytes a second, with resets: 100 × 3 in a window
@@ -180,7 +180,7 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
         Counter::kubelet_cpu("e-0", "", 0.375),
         Counter::kubelet_cpu("e-0", "POD", 0.25),
         // refused: no counter, although its increase would be a large number
-        Counter { falls: true, ..channel("actor_channel_messages", "b-0", &peer(&env, "c-0"), 10.0) },
+        Counter { falls: true, ..channel("actor_channel_messages", "b-0", &c, 10.0) },
         // refused: a peer in another namespace, an actor of another pod, a pod that does not exist; windows with impossible values
         // are a matter of crates/counters
         channel("actor_channel_bytes", "a-0", "elsewhere/counted/b-0", 1.0),
