@@ -38,14 +38,13 @@ use crate::api::events;
 use crate::api::leader;
 use crate::api::leader::Campaign;
 use crate::api::writes;
-use crate::apply::move_limits::MoveTracker;
+use crate::apply::moves::limits::MoveTracker;
 use crate::apply::reconcile::reconcile;
 use crate::commit::locks;
 use crate::commit::slow;
 use crate::config::{Config, LogFormat};
 use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
-use crate::plan::kept_policies;
 use crate::plan::load;
 use crate::plan::planner;
 use crate::plan::planning;
@@ -104,7 +103,7 @@ fn counter_reader(
     config: &Config,
     metrics: &metrics::Metrics,
     caches: &Arc<caches::Caches>,
-    policies: &Arc<policies::Policies>,
+    policies: &Arc<policies::store::Policies>,
 ) -> Result<Option<CounterReader>, Box<dyn std::error::Error>> {
     let Some(url) = &config.counters.prometheus_url else { return Ok(None) };
     let (ticked, windows) = mpsc::unbounded();
@@ -137,7 +136,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     connection.default_retry = false;
     let client = Client::try_from(connection.clone())?;
     let metrics = metrics::Metrics::new(prometheus::Registry::new())?;
-    let policies = Arc::new(policies::Policies::default());
+    let policies = Arc::new(policies::store::Policies::default());
     let (requests, mut wanted) = mpsc::unbounded();
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
@@ -239,7 +238,7 @@ fn background_tasks(
     namespace: &str,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(kept_policies::run(context.clone(), namespace.to_owned()));
+    tasks.spawn(policies::kept::run(context.clone(), namespace.to_owned()));
     tasks.spawn(enqueue_after_lapses(context.clone()));
     tasks.spawn(planning::background(context.clone()));
     tasks.spawn(report_refused_policies(context.clone(), refused_policies));

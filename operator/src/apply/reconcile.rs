@@ -18,17 +18,17 @@ use world::{
 };
 
 use crate::api::writes::each;
-use crate::apply::device_claims::{create_claim, delete_unused};
-use crate::apply::eviction::{Deferred, evict};
-use crate::apply::history::outcome_to_record;
-use crate::apply::instance_pods::{adopt, create_instance, create_pod, delete};
+use crate::apply::moves::history::outcome_to_record;
+use crate::apply::moves::record::record_history;
+use crate::apply::moves::way_back::go_back;
 use crate::apply::observed::{ObservedApplication, is_newest, plan_actions};
+use crate::apply::pods::device_claims::{create_claim, delete_unused};
+use crate::apply::pods::eviction::{Deferred, evict};
+use crate::apply::pods::lifecycle::{adopt, create_instance, create_pod, delete};
 use crate::apply::recheck_places;
-use crate::apply::record_moves::record_history;
 use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
-use crate::apply::way_back::go_back;
 use crate::error::{Error, Failures, catch_panic};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;

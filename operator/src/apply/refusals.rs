@@ -7,7 +7,7 @@ use crds::{Placement, PlacementStatus, Time};
 use jiff::Timestamp;
 use world::{ActorName, ApplicationKey, Unit};
 
-use crate::apply::eviction::Deferred;
+use crate::apply::pods::eviction::Deferred;
 use crate::error::Error;
 use crate::runtime::clock::to_wall_clock;
 use crate::runtime::context::Context;

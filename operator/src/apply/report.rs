@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use world::{ActorName, ApplicationActors, ApplicationKey, DecidedMove, OwnedObjects, Policy, object_name};
 
 use crate::api::writes::all;
-use crate::apply::device_claims::add_claimed;
-use crate::apply::record_moves::record_steps;
+use crate::apply::moves::record::record_steps;
+use crate::apply::pods::device_claims::add_claimed;
 use crate::apply::refusals::to_status;
 use crate::apply::rollout::Rollout;
 use crate::error::Error;

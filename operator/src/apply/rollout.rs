@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use world::{ActorName, ApplicationKey, OwnedObjects, Unit, is_ready, object_name, unit_of};
 
-use crate::apply::instance_pods::delete;
-use crate::apply::pods;
-use crate::apply::revisions::{Hashes, Revisions, newest};
+use crate::apply::owned::revisions::{Hashes, Revisions, newest};
+use crate::apply::pods::lifecycle::delete;
+use crate::apply::pods::manifest;
 use crate::error::Error;
 use crate::runtime::context::Context;
 use crate::status::readiness::not_ready_reason;
@@ -113,7 +113,7 @@ impl Rollout {
     ) -> Result<Option<String>, Error> {
         for (group, kind) in self.revisions.unknown(application) {
             let Some(actor) = actors.iter().find(|actor| actor.group == group) else { continue };
-            let Some(pod) = pods::trial(application, actor, &kind) else { continue };
+            let Some(pod) = manifest::trial(application, actor, &kind) else { continue };
             if let Err(why) = ctx.writer.dry_run_pod(&pod).await? {
                 return Ok(Some(format!("the template of {group} for {kind}: {why}")));
             }

@@ -9,8 +9,8 @@ use kube::ResourceExt;
 use placement::Plan;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
-use crate::apply::ownership::owner;
-use crate::apply::record_moves::record_decisions;
+use crate::apply::moves::record::record_decisions;
+use crate::apply::owned::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};
 use crate::commit::elective::{DecisionMoves, DecisionReason};
 use crate::commit::locks::CommitGuard;

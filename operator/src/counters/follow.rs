@@ -16,7 +16,7 @@ use super::client::PrometheusClient;
 use super::load_metrics::LoadMetrics;
 use super::store::{LoadStore, NewWindow};
 use super::tick::{TickResult, WindowQuery, tick};
-use crate::plan::policies::Policies;
+use crate::plan::policies::store::Policies;
 use crate::watch::caches::Caches;
 
 /// How often new window lengths are looked for.

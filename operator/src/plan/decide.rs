@@ -16,7 +16,7 @@ use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
 use crate::plan::observe::{PlanFacts, judge, kinds, least_gain, limits, observe};
-use crate::plan::policy_rollback::roll_back;
+use crate::plan::policies::rollback::roll_back;
 use crate::plan::runtime_requests;
 use crate::plan::searches::{
     FinishedSearch, LastPlanned, Manifest, SearchState, TimeShare, catch_search_panic,

@@ -5,15 +5,11 @@
 
 pub mod decide;
 pub mod judged;
-pub mod kept_policies;
 pub mod load;
 pub mod observe;
-pub mod outcome;
 pub mod planner;
 pub mod planning;
 pub mod policies;
-pub mod policy_rollback;
-pub mod policy_versions;
 pub mod runtime_requests;
 pub mod searches;
 pub mod share;

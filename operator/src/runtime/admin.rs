@@ -20,7 +20,7 @@ use world::ApplicationKey;
 
 use crate::counters::{LoadStore, shown};
 use crate::plan::judged::Mismatches;
-use crate::plan::policies::Policies;
+use crate::plan::policies::store::Policies;
 use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;

@@ -14,7 +14,7 @@ use world::{ApplicationKey, Policy};
 
 use crate::api::events::Events;
 use crate::api::writes::Writer;
-use crate::apply::move_limits::MoveTracker;
+use crate::apply::moves::limits::MoveTracker;
 use crate::commit::locks::CommitLocks;
 use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
@@ -22,7 +22,7 @@ use crate::error::{Error, failed_work};
 use crate::plan::judged::Mismatches;
 use crate::plan::load::report::LoadReports;
 use crate::plan::planner::Planner;
-use crate::plan::policies::Policies;
+use crate::plan::policies::store::Policies;
 use crate::plan::searches::PlanLocks;
 use crate::queue::retries::Retries;
 use crate::queue::solver_slots::SolverSlots;

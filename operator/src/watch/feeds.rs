@@ -19,7 +19,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use world::{Policy, SchedulingKind};
 
-use crate::plan::policies::Policies;
+use crate::plan::policies::store::Policies;
 use crate::watch::caches::{Caches, CachesCell, Requests};
 use crate::watch::indexed::Indexed;
 use crate::watch::owned_cache::OwnedResources;

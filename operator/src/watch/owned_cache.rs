@@ -12,8 +12,8 @@ use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use world::{ApplicationKey, controller_ref};
 
-use crate::apply::history::{History, is_history};
-use crate::apply::revisions::Revisions;
+use crate::apply::moves::history::{History, is_history};
+use crate::apply::owned::revisions::Revisions;
 use crate::watch::caches::CachesCell;
 use crate::watch::slim;
 use crate::watch::watches::{Names, Watches, name_of};

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::apply::identity::peers_name;
+use crate::apply::pods::identity::peers_name;
 
 /// Holds a copy of the manifest applied by kubectl.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

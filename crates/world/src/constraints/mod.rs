@@ -31,7 +31,7 @@ use crate::constraints::pods::topology_spread::topology_spread;
 use crate::constraints::volumes::disks::disk_constraints;
 use crate::constraints::volumes::volume_constraints::volume_constraints;
 use crate::demand::actors::ApplicationActors;
-use crate::index::loads::BoundPods;
+use crate::index::load::by_unit::BoundPods;
 use crate::units::FreeNode;
 use crate::units::offer::Offer;
 use crate::units::unit::{CordonReason, Unit};

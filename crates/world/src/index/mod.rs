@@ -1,13 +1,10 @@
 //! An index over the cluster's objects, updated by each event.
 
-pub(crate) mod device_events;
 pub(crate) mod devices;
-pub(crate) mod loads;
-pub(crate) mod measured;
+pub(crate) mod load;
 pub(crate) mod names;
 pub(crate) mod namespaces;
 pub(crate) mod objects;
-pub(crate) mod other_applications;
 pub(crate) mod owner;
 pub(crate) mod ownership;
 pub(crate) mod placements;
@@ -16,9 +13,6 @@ pub(crate) mod room;
 pub(crate) mod runtime_requests;
 pub(crate) mod scheduling;
 pub(crate) mod scheduling_events;
-pub(crate) mod served_resources;
-pub(crate) mod topologies;
-pub(crate) mod unit_use;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -29,8 +23,8 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, scheduled_node, unit_of};
-use crate::index::devices::PublishedDevices;
-use crate::index::loads::{Loads, Measure};
+use crate::index::devices::published::PublishedDevices;
+use crate::index::load::by_unit::{Loads, Measure};
 use crate::index::names::{Name, namespace_of, remove_from_set};
 use crate::index::namespaces::Namespaces;
 use crate::index::owner::{controlled, controller_ref, is_decision_for, uid};

@@ -2,7 +2,7 @@
 
 use placement::file::Actor;
 
-use crate::index::loads::BoundPods;
+use crate::index::load::by_unit::BoundPods;
 
 /// Marks the actors with a place and without a bound pod: what binds new pods binds them at their place.
 ///

@@ -24,7 +24,7 @@ use crate::demand::pods::{Quantities, amounts_with_pod, is_terminal, resource_am
 use crate::demand::requested::desired_actors;
 use crate::demand::size::{self, size_problem};
 use crate::digest::digest;
-use crate::index::loads::{LoadSum, RunningPod};
+use crate::index::load::by_unit::{LoadSum, RunningPod};
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::arriving::mark_arriving;

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use placement::LARGEST;
 use placement::file::{Node, Others, SnapshotFile, Unit as FileUnit};
 
-use crate::index::loads::LoadSum;
+use crate::index::load::by_unit::LoadSum;
 use crate::units::FreeNode;
 use crate::units::offer::Offer;
 use crate::units::unit::{Unit, Units};

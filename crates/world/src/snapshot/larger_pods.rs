@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use placement::file::Actor;
 
-use crate::index::loads::{LoadSum, RunningPod};
+use crate::index::load::by_unit::{LoadSum, RunningPod};
 
 /// Counts what pods request beyond their templates as load of the units where their actors stay.
 ///

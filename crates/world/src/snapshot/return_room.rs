@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::Placement;
 
-use crate::index::loads::LoadSum;
+use crate::index::load::by_unit::LoadSum;
 use crate::moves::moves_in_progress;
 
 /// The room that actors on the way keep at the units which they leave, by unit, so that they can go back: what they need beyond

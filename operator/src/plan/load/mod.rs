@@ -1,6 +1,7 @@
 //! Plans for measured load: which moves would pay. With the mode `On` they are decided, otherwise only reported.
 
 pub mod commit;
+mod outcome;
 pub mod report;
 pub mod search;
 pub mod surroundings;
@@ -20,10 +21,10 @@ use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::{Error, catch_panic};
 use crate::plan::load::commit::commit_moves;
+use crate::plan::load::outcome::{FinishedMoves, judge_moves};
 use crate::plan::load::report::{HeldUp, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
 use crate::plan::load::surroundings::{SearchSurroundings, places_digest};
-use crate::plan::outcome::{FinishedMoves, judge_moves};
 use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;

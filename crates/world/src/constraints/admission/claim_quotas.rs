@@ -15,7 +15,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::demand::pods::{resource_amounts, resource_unit};
 use crate::demand::requested;
-use crate::index::devices::name_of;
+use crate::index::devices::published::name_of;
 use crate::index::named;
 use crate::index::owner::controller_ref;
 use crate::snapshot::model::object_name;

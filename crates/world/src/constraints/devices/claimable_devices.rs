@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use crate::constraints::devices::device_requests::{DeviceNeed, MANY, MOST_OF_CLAIM, PodRequest, Selection};
 use crate::constraints::devices::shared_counters::{is_others, own_units};
 use crate::constraints::nodes::selectors::selects;
-use crate::index::devices::pool_of;
+use crate::index::devices::published::pool_of;
 use crate::index::names::Name;
 use crate::index::ownership::Ownership;
 use crate::numbers::quantity;

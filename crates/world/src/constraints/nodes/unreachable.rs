@@ -10,7 +10,7 @@ use crate::constraints::admission::admits::AdmittedSpecs;
 use crate::constraints::nodes::selectors::{
     has_repelling_taint, is_not_ready, is_out_of_service, not_ready_taints, objection,
 };
-use crate::index::loads::BoundPods;
+use crate::index::load::by_unit::BoundPods;
 use crate::units::FreeNode;
 use crate::units::unit::Unit;
 use crate::{ActorName, Index};

@@ -13,7 +13,7 @@ use crate::constraints::devices::device_requests::device_requests;
 use crate::constraints::nodes::selectors::{label_requirements, labels_match};
 use crate::demand::actors::ApplicationActors;
 use crate::demand::requested::admission;
-use crate::index::loads::BoundPods;
+use crate::index::load::by_unit::BoundPods;
 use crate::units::offer::Offer;
 use crate::{ApplicationKey, Index};
 

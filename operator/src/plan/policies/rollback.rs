@@ -5,7 +5,7 @@ use kube::runtime::events::EventType;
 use world::{Policy, PolicyError};
 
 use crate::error::Error;
-use crate::plan::policies::Policies;
+use crate::plan::policies::store::Policies;
 use crate::runtime::context::Context;
 use crate::status::report::event;
 

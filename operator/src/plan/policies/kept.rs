@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::runtime::events::EventType;
 
-use crate::plan::policy_versions::config_map_of;
+use crate::plan::policies::versions::config_map_of;
 use crate::runtime::context::Context;
 use crate::status::report::event;
 

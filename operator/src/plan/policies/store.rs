@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
-use crate::plan::policy_versions::{self, KeptVersion, Text, check_program};
+use crate::plan::policies::versions::{self, KeptVersion, Text, check_program};
 
 /// The versions of one policy.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +107,7 @@ impl Policies {
 
     /// Adds a version that is kept in the cluster; returns whether it comes into force by that.
     pub fn restore(&self, revision: &ControllerRevision) -> bool {
-        let Some(name) = policy_versions::policy_of(revision) else { return false };
+        let Some(name) = versions::policy_of(revision) else { return false };
         let (number, read) = (revision.revision, KeptVersion::read(name, revision));
         let mut all = self.lock();
         let known = all.entry(name.to_owned()).or_default();
@@ -132,7 +132,7 @@ impl Policies {
     pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
         let revision = |(name, known): (&String, &PolicyVersions)| {
             let number = known.last_number + 1;
-            Some(policy_versions::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
+            Some(versions::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
         };
         self.lock().iter().filter_map(revision).collect()
     }

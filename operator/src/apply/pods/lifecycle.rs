@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 use world::{ActorName, ApplicationKey, Unit};
 
 use crate::api::writes::{Created, each};
-use crate::apply::eviction::Deferred;
-use crate::apply::ownership::owner;
-use crate::apply::pods;
+use crate::apply::owned::ownership::owner;
+use crate::apply::pods::eviction::Deferred;
+use crate::apply::pods::manifest;
 use crate::error::{Error, Failures};
 use crate::queue::throttle::Expectations;
 use crate::runtime::clock::moment;
@@ -59,7 +59,7 @@ async fn adopt_one(
     if let Some(held) = ctx.backoff(&backoff_key) {
         return Ok(Some(held));
     }
-    let labels = pods::labels_of_host(&world::actors_of_instance(instance));
+    let labels = manifest::labels_of_host(&world::actors_of_instance(instance));
     let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
     let why = format!("Instance {} cannot be adopted: {why}", instance.name_any());
     let until = ctx.back_off(backoff_key, &why, None);
@@ -90,7 +90,7 @@ pub async fn create_instance(
     if let Some((until, why)) = ctx.backoff(&all).or_else(|| ctx.backoff(&one)) {
         return Ok(Some(Deferred::Create { actor, until, why, just_now: false }));
     }
-    let refused = match ctx.writer.create(&pods::instance(application, name)).await? {
+    let refused = match ctx.writer.create(&manifest::instance(application, name)).await? {
         Ok(created) => {
             if created == Created::New {
                 ctx.expectations.expect(&expected, moment());
@@ -119,7 +119,7 @@ pub async fn create_pod(
     (is_root, has_peers): (bool, bool),
     ctx: &Context,
 ) -> Result<Option<Deferred>, Error> {
-    let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
+    let Some(pod) = manifest::pod(application, name, instance, unit, pool, is_root, has_peers) else {
         return Ok(None);
     };
     let Err(refused) = ctx.writer.create(&pod).await? else {

@@ -15,10 +15,10 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use world::{ActorName, ApplicationKey, Index, OwnedObjects, Unit, controller_ref, object_name};
 
-use crate::apply::eviction::Deferred;
-use crate::apply::instance_pods::delete;
-use crate::apply::ownership::owner;
-use crate::apply::pods::{DEVICE, claim_name, labels_of};
+use crate::apply::owned::ownership::owner;
+use crate::apply::pods::eviction::Deferred;
+use crate::apply::pods::lifecycle::delete;
+use crate::apply::pods::manifest::{DEVICE, claim_name, labels_of};
 use crate::error::{Error, Failures};
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
@@ -207,7 +207,7 @@ mod tests {
         );
         application.metadata.namespace = Some("ns".into());
         let actor = world::manifest_actors(&application).remove(0);
-        let mut instance = crate::apply::pods::instance(&application, &actor);
+        let mut instance = crate::apply::pods::manifest::instance(&application, &actor);
         instance.metadata.uid = Some("2".into());
         let unit = |selector: &str| Unit {
             id: "node-0/gpus-gpu-1".into(),
@@ -241,7 +241,8 @@ mod tests {
         );
         assert_eq!(written.pointer("/metadata/ownerReferences/0/uid"), Some(&json!("2")));
         let pod = |unit: &Unit| {
-            crate::apply::pods::pod(&application, &actor, &instance, unit, None, false, false).unwrap()
+            crate::apply::pods::manifest::pod(&application, &actor, &instance, unit, None, false, false)
+                .unwrap()
         };
         let claimed = pod(&unit("device.attributes['d'].uuid == 'U'"));
         assert_eq!(claims_of(&claimed).collect::<Vec<_>>(), ["mine", &claim.name_any()]);

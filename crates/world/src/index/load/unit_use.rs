@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::index::loads::LoadSum;
+use crate::index::load::by_unit::LoadSum;
 use crate::{ApplicationKey, Index, Policy};
 
 /// What uses a unit on which an application has load, over the policy's window.

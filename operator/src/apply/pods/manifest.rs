@@ -11,9 +11,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 use world::{ActorName, Unit, object_name};
 
-use crate::apply::identity::introduce;
-use crate::apply::ownership::owner;
-use crate::apply::revisions::hash;
+use crate::apply::owned::ownership::owner;
+use crate::apply::owned::revisions::hash;
+use crate::apply::pods::identity::introduce;
 
 /// Labels of all objects of an actor.
 pub fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {

@@ -8,7 +8,7 @@ use crds::Instance;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::ResourceExt as _;
 
-use crate::index::devices::{PoolKey, name_of, pool_of};
+use crate::index::devices::published::{PoolKey, name_of, pool_of};
 use crate::index::names::Name;
 use crate::index::owner::{controller_ref, uid};
 use crate::units::dra::published::published_pool;

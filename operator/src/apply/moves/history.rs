@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 
-use crate::apply::ownership::metadata;
+use crate::apply::owned::ownership::metadata;
 
 /// Decisions that are kept.
 const KEPT: usize = 10;

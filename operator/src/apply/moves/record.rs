@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use world::ApplicationKey;
 
-use crate::apply::history::{History, outcome_of};
-use crate::apply::instance_pods::delete;
+use crate::apply::moves::history::{History, outcome_of};
+use crate::apply::pods::lifecycle::delete;
 use crate::error::Error;
 use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::apply::ownership::metadata;
+use crate::apply::owned::ownership::metadata;
 
 /// Revisions kept besides those in use.
 const KEPT: usize = 10;

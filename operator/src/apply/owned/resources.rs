@@ -11,7 +11,7 @@ use kube::runtime::reflector::ObjectRef;
 use world::{ActorName, ApplicationKey, controller_ref};
 
 use crate::api::writes::{Created, NotAdmitted};
-use crate::apply::identity;
+use crate::apply::pods::identity;
 use crate::error::{Error, Failures};
 use crate::runtime::context::{BackoffKey, Context};
 use crate::status::report::{Outcome, PEERS, event};

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use world::{ActorName, object_name};
 
-use crate::apply::ownership::metadata;
+use crate::apply::owned::ownership::metadata;
 
 /// Mount path of the peers file.
 const PEERS_FOLDER: &str = "/run/cairn/peers";

@@ -8,7 +8,7 @@ use crds::{MicroTime, MoveOutcome, MoveProgress, MoveStep, OutcomeVerdict, Place
 use jiff::Timestamp;
 use world::ApplicationKey;
 
-use crate::apply::history::pauses;
+use crate::apply::moves::history::pauses;
 use crate::commit::elective::{percent, whole};
 use crate::error::Error;
 use crate::plan::load::search::{LoadSearch, MoverService};

@@ -14,7 +14,7 @@ use crate::demand::pods::{
 };
 use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
-use crate::index::loads::{ApplicationFacts, BoundPods, LoadSum, Loads, Measure, RunningPod};
+use crate::index::load::by_unit::{ApplicationFacts, BoundPods, LoadSum, Loads, Measure, RunningPod};
 use crate::index::names::{Name, namespace_of};
 use crate::index::ownership::Ownership;
 use crate::units::plugin::device_resource::{Provides, provides};

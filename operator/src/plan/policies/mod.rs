@@ -1,0 +1,6 @@
+//! Policies: the versions in force, how they survive restarts, and the rollback of those that fail.
+
+pub mod kept;
+pub(super) mod rollback;
+pub mod store;
+mod versions;
