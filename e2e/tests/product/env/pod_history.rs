@@ -67,7 +67,7 @@ impl PodHistory {
         wait_for("the watch has caught up", TIMEOUT, async || {
             let there = self.api.list(&ListParams::default()).await?.items;
             let version = |pod: &Pod| (pod.uid(), pod.resource_version());
-            let known: BTreeSet<_> = self.states().iter().map(version).collect();
+            let known: BTreeSet<_> = self.states.lock().unwrap().iter().map(version).collect();
             let missing: Vec<_> = there.iter().filter(|pod| !known.contains(&version(pod))).collect();
             ensure!(missing.is_empty(), "{} states are missing", missing.len());
             anyhow::Ok(())
@@ -83,7 +83,9 @@ impl PodHistory {
     /// The number of different pods per actor.
     pub fn pods_per_actor(&self) -> BTreeMap<String, usize> {
         let mut lives: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for pod in self.states().iter().filter(|pod| pod.labels().contains_key(labels::ACTOR)) {
+        // Without a copy: long tests have many states.
+        let states = self.states.lock().unwrap();
+        for pod in states.iter().filter(|pod| pod.labels().contains_key(labels::ACTOR)) {
             lives.entry(pod.labels()[labels::ACTOR].clone()).or_default().insert(pod.uid().unwrap());
         }
         lives.into_iter().map(|(actor, uids)| (actor, uids.len())).collect()
@@ -91,7 +93,7 @@ impl PodHistory {
 
     /// The scheduler's messages about unschedulable pods.
     pub fn unschedulable(&self) -> Vec<String> {
-        let states = self.states();
+        let states = self.states.lock().unwrap();
         let conditions = states.iter().flat_map(|pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.map(move |condition| (pod, condition))
