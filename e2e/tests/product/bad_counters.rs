@@ -1,5 +1,6 @@
 //! Answers of Prometheus with bad facts: nothing would move, the reason is counted, and the operator stays small.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,6 +54,28 @@ enum Fault {
     Silence,
     /// None has arrived for this window, in any answer.
     Late,
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => write!(f, "as they are"),
+            Self::Value(value) => write!(f, "all {value}"),
+            Self::Added { count, actor, peer, value } => {
+                let peer = match peer {
+                    Peer::Elsewhere => "to an actor elsewhere",
+                    Peer::OtherNamespace => "to an actor of another namespace",
+                    Peer::Unknown => "to actors that do not exist",
+                };
+                write!(f, "{count} more of the hub's pod, from {actor} {peer}, of {value}")
+            }
+            Self::Foreign { count } => write!(f, "{count} more of foreign pods"),
+            Self::Cut => write!(f, "incomplete by a warning"),
+            Self::Status => write!(f, "status 500"),
+            Self::Silence => write!(f, "no answer"),
+            Self::Late => write!(f, "none has arrived yet"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +274,7 @@ async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
         })
         .await;
         let peak = megabytes(process, "VmHWM");
-        println!("| {fault:?} | {windows} | {} | {peak} |", reasons.join(", "));
+        println!("| {fault} | {windows} | {} | {peak} |", reasons.join(", "));
         assert!(peak < MAX_MEGABYTES, "{peak} MB with {fault:?}");
         assert!(counted(&env, &pays).await.unwrap() < 0.5, "something would move with {fault:?}");
     }
