@@ -193,10 +193,14 @@ async fn answer(State(bad): State<BadPrometheus>, form: String) -> Response {
         return real.to_string().into_response();
     }
     // In parts, so that this process stays small, too.
-    let at = real["data"]["result"][0]["value"][0].clone();
-    let whole = real.to_string();
-    let (head, tail) = whole.rsplit_once("]}").expect("an instant vector has a list");
-    let (head, tail) = (head.to_owned(), format!("]}}{tail}"));
+    let result = real["data"]["result"].take();
+    let at = result[0]["value"][0].clone();
+    real["data"]["result"] = json!("all");
+    let text = real.to_string();
+    let (head, tail) = text.split_once("\"all\"").expect("the result has been replaced");
+    let real = result.as_array().expect("an instant vector").iter().map(Value::to_string);
+    let head = format!("{head}[{}", real.collect::<Vec<_>>().join(","));
+    let tail = format!("]{tail}");
     let middle = (0..count.div_ceil(PART)).map(move |part| {
         let numbers = part * PART..((part + 1) * PART).min(count);
         numbers.map(|number| bad.sample(fault, number, &at)).collect::<String>()
