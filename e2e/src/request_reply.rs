@@ -139,15 +139,15 @@ pub struct ReceivedRequest {
 impl ReceivedRequest {
     fn parse(line: &str) -> Result<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [receiver, its_begin, received, sender, senders_begin, sent, number] = words[..] else {
+        let [receiver, began, at, sender, sender_began, sent, number] = words[..] else {
             bail!("a line of the journal is {line:?}")
         };
         let trace = |actor: &str, began: &str, at: &str| {
             anyhow::Ok(ActorTrace { actor: actor.to_owned(), began: began.parse()?, at: at.parse()? })
         };
         Ok(Self {
-            receiver: trace(receiver, its_begin, received)?,
-            sender: trace(sender, senders_begin, sent)?,
+            receiver: trace(receiver, began, at)?,
+            sender: trace(sender, sender_began, sent)?,
             number: number.parse()?,
         })
     }
