@@ -87,8 +87,8 @@ fn variable(name: &str) -> Result<String> {
 }
 
 /// Opens the journal, to which several actors append.
-fn open(journal: String) -> Result<File> {
-    OpenOptions::new().append(true).open(&journal).with_context(|| format!("cannot open {journal}"))
+fn open(journal: &str) -> Result<File> {
+    OpenOptions::new().append(true).open(journal).with_context(|| format!("cannot open {journal}"))
 }
 
 fn index(actor: &str) -> Option<usize> {
@@ -105,7 +105,7 @@ impl Actor {
             counters: Counters::default(),
             application: format!("{}/{}", variable("CAIRN_NAMESPACE")?, variable("CAIRN_APPLICATION")?),
             began: nanoseconds()?,
-            journal: variable("JOURNAL_FILE").ok().map(open).transpose()?,
+            journal: variable("JOURNAL_FILE").ok().as_deref().map(open).transpose()?,
             name,
         })
     }
@@ -209,12 +209,12 @@ async fn answer(mut stream: TcpStream, actor: Rc<Actor>) -> Result<()> {
     loop {
         let (number, sent) = (stream.read_u64().await?, stream.read_u64().await?);
         actor.record((&sender, began, sent), number)?;
-        let begin = Instant::now();
-        while begin.elapsed() < actor.service {
+        let start = Instant::now();
+        while start.elapsed() < actor.service {
             std::hint::spin_loop();
         }
         let counters = &actor.counters;
-        counters.busy.set(counters.busy.get() + begin.elapsed());
+        counters.busy.set(counters.busy.get() + start.elapsed());
         counters.processed.set(counters.processed.get() + 1);
         stream.write_u64(number).await?;
     }
