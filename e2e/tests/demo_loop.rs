@@ -131,11 +131,11 @@ async fn follow_hot_pair(cluster: &Cluster, world: &LoopWorld) {
     app.wait_would_move("False", "NoGain").await;
     app.shared.heat(apart).unwrap();
     let changed = Timestamp::now();
-    let would = app.wait_would_move("True", "DryRun").await;
-    let windows = app.whole_windows(changed, &would).await;
+    let condition = app.wait_would_move("True", "DryRun").await;
+    let windows = app.whole_windows(changed, &condition).await;
     assert!(windows <= 3, "{windows} windows after the change");
     let named = [apart.0, apart.1].map(|actor| format!("actor-{actor}"));
-    assert!(named.iter().any(|actor| would.message.contains(actor)), "{}", would.message);
+    assert!(named.iter().any(|actor| condition.message.contains(actor)), "{}", condition.message);
     app.shared.heat(together).unwrap();
     app.wait_would_move("False", "NoGain").await;
     assert_eq!(app.wait_ready().await, uids, "nothing moved");

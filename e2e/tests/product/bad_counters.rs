@@ -145,20 +145,17 @@ impl BadPrometheus {
     /// A sample that the real Prometheus does not have, at this time, after a comma.
     fn sample(&self, fault: Fault, number: usize, at: &Value) -> String {
         let (namespace, elsewhere) = (&self.namespace, &self.elsewhere);
-        let (labels, value) = match fault {
-            Fault::Added { actor, peer, value, .. } => {
-                let peer = match peer {
-                    Peer::Elsewhere => format!("{namespace}/loaded/{elsewhere}"),
-                    Peer::OtherNamespace => format!("other/loaded/{elsewhere}"),
-                    Peer::Unknown => format!("{namespace}/loaded/gone-{number}"),
-                };
-                let pod = format!(r#""namespace":"{namespace}","pod":"loaded-hub-0""#);
-                (format!(r#"{pod},"actor":"{actor}","peer":"{peer}""#), value)
-            }
-            _ => {
-                let pod = format!(r#""namespace":"foreign","pod":"loaded-hub-{number}""#);
-                (format!(r#"{pod},"actor":"hub-0","peer":"foreign/loaded/{elsewhere}""#), "1e9")
-            }
+        let (labels, value) = if let Fault::Added { actor, peer, value, .. } = fault {
+            let peer = match peer {
+                Peer::Elsewhere => format!("{namespace}/loaded/{elsewhere}"),
+                Peer::OtherNamespace => format!("other/loaded/{elsewhere}"),
+                Peer::Unknown => format!("{namespace}/loaded/gone-{number}"),
+            };
+            let pod = format!(r#""namespace":"{namespace}","pod":"loaded-hub-0""#);
+            (format!(r#"{pod},"actor":"{actor}","peer":"{peer}""#), value)
+        } else {
+            let pod = format!(r#""namespace":"foreign","pod":"loaded-hub-{number}""#);
+            (format!(r#"{pod},"actor":"hub-0","peer":"foreign/loaded/{elsewhere}""#), "1e9")
         };
         format!(r#",{{"metric":{{{labels}}},"value":[{at},"{value}"]}}"#)
     }
