@@ -154,8 +154,9 @@ mod tests {
             )
         };
         let devices: String = addresses.iter().enumerate().map(device).collect();
+        // Without libxml, hwloc wants a line for each header.
         Machine::Xml(format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology version=\"2.0\">\
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\
              <object type=\"Machine\" os_index=\"0\" {sets} allowed_cpuset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\
              <object type=\"NUMANode\" os_index=\"0\" {sets} gp_index=\"2\" local_memory=\"{bytes}\"/>\
              <object type=\"Core\" os_index=\"0\" {sets} gp_index=\"3\">\
