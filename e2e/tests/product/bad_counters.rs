@@ -26,7 +26,7 @@ use crate::would_move::{AFTER, apply_hub, condition, samples, workers_by_place};
 const POLICY: &str = "bad-counters";
 /// Windows with each fault, unless `CAIRN_BAD_WINDOWS` says how many.
 const WINDOWS: u64 = 2;
-/// Bytes that the operator may have at most.
+/// Resident memory that the operator may have at most.
 const MAX_MEGABYTES: u64 = 300;
 /// Samples of a part of a large answer.
 const PART: usize = 1000;
