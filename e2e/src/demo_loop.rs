@@ -24,6 +24,7 @@ use crate::{
     Cluster, Namespace, control_plane,
     demo::story::Story,
     keeper,
+    pods::ready_since,
     product::{self, NAMESPACE},
     prometheus::Prometheus,
     request_reply::SharedFolder,
@@ -232,11 +233,7 @@ impl<'a> Scene<'a> {
         let arrived = pods
             .iter()
             .filter(|pod| pod.labels().get(labels::ACTOR).is_some_and(|it| moves.contains_key(it)));
-        let ready = arrived.filter_map(|pod| {
-            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
-            Some(ready.last_transition_time.as_ref()?.0.as_second() - changed)
-        });
+        let ready = arrived.filter_map(|pod| Some(ready_since(pod)?.as_second() - changed));
         now.ready = ready.filter(|ready| *ready >= *decided).max().or(now.ready);
         Ok(())
     }

@@ -23,6 +23,7 @@
 //! - [`hardware`] provides fake GPUs and a fake kubelet for agents.
 //! - [`real_nodes`] are kubelets with containerd, where simulated nodes do not suffice; [`images`] builds their images.
 //! - [`request_reply`] are actors that send each other requests in real pods.
+//! - [`pods`] reads conditions of pods.
 //! - [`prometheus`] scrapes as the chart configures; [`binaries`] builds it on first use.
 //! - [`rbac`] finds permissions of a `ServiceAccount` that were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
@@ -68,6 +69,7 @@ pub mod kubelet_api;
 pub mod namespace;
 pub mod nodes;
 pub mod planning;
+pub mod pods;
 pub mod ports;
 pub mod process;
 pub mod product;

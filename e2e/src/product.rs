@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::{Cluster, Output, Process, Workload, keeper};
 
@@ -25,6 +26,15 @@ pub const AGENT: &str = "cairn-node-agent";
 pub fn tree(path: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a package lies in the workspace");
     root.join(path)
+}
+
+/// How many windows with data ended within these seconds since 1970, in the operator's answer about the load of an application.
+pub fn windows_between(load: &Value, (first, last): (f64, f64)) -> usize {
+    let is_between = |window: &&Value| {
+        let ended_at = window["endedAt"].as_f64();
+        window["hasData"] == true && ended_at.is_some_and(|it| (first..=last).contains(&it))
+    };
+    load["windows"]["windows"].as_array().into_iter().flatten().filter(is_between).count()
 }
 
 impl Cluster {

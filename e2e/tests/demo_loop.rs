@@ -12,7 +12,9 @@ use crds::{ActorApplication, Condition, MoveStep, Placement, labels};
 use e2e::{
     Cluster, Namespace,
     demo_loop::world::{ACTORS, LoopWorld, NAME, manifest, places, start_cluster},
+    pods::is_ready,
     process::http,
+    product::windows_between,
     request_reply::{self, SharedFolder},
     wait_for,
 };
@@ -85,11 +87,7 @@ impl App<'_> {
         let load: Value = serde_json::from_str(&load.body).unwrap();
         let first = changed.as_duration().as_secs_f64() + WINDOW.as_secs_f64();
         let until = condition.last_transition_time.0.as_duration().as_secs_f64();
-        let is_between = |window: &&Value| {
-            let ended_at = window["endedAt"].as_f64().unwrap();
-            window["hasData"] == true && (first..=until).contains(&ended_at)
-        };
-        load["windows"]["windows"].as_array().unwrap().iter().filter(is_between).count()
+        windows_between(&load, (first, until))
     }
 
     /// By the numbers of their requests, no actor was in two pods, and none is silent.
@@ -99,12 +97,6 @@ impl App<'_> {
         let senders: BTreeSet<&String> = journal.iter().map(|request| &request.sender.actor).collect();
         assert_eq!(senders, uids.keys().collect(), "all actors send");
     }
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 #[tokio::test]

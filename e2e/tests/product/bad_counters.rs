@@ -207,14 +207,6 @@ async fn answer(State(bad): State<BadPrometheus>, form: String) -> Response {
     Body::from_stream(stream::iter(parts)).into_response()
 }
 
-/// A number in the status of a process, in megabytes.
-fn megabytes(process: u32, name: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    let kibibytes: u64 = line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap();
-    (kibibytes * 1024).div_ceil(1_000_000)
-}
-
 /// The sum of the operator's counters with one of these prefixes.
 async fn counted(env: &TestEnv, series: &[String]) -> anyhow::Result<f64> {
     let text = http(env.product.operator.port(8080)?, "/metrics").await?.body;
@@ -274,7 +266,7 @@ async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
             anyhow::Ok(())
         })
         .await;
-        let peak = megabytes(process, "VmHWM");
+        let peak = (env.product.operator.rss_peak_kib().unwrap() * 1024).div_ceil(1_000_000);
         println!("| {fault} | {windows} | {} | {peak} |", reasons.join(", "));
         assert!(peak < MAX_MEGABYTES, "{peak} MB with {fault:?}");
         assert!(counted(&env, &pays).await.unwrap() < 0.5, "something would move with {fault:?}");

@@ -6,12 +6,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::ensure;
 use crds::{MoveDecision, MoveProgress, MoveStep, labels};
 use e2e::{
-    Gate, SimulatedNode, bench::size, gate::WRITES, process::http, product::NAMESPACE,
-    prometheus::Prometheus, wait_for,
+    Gate, SimulatedNode,
+    bench::size,
+    gate::WRITES,
+    pods::{is_ready, ready_since},
+    process::http,
+    product::NAMESPACE,
+    prometheus::Prometheus,
+    wait_for,
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -35,10 +40,7 @@ fn most_down(history: &PodHistory, wanted: usize) -> usize {
         if !actor.starts_with("a-") {
             continue;
         }
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let is_ready = pod.metadata.deletion_timestamp.is_none()
-            && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
-        if is_ready {
+        if is_ready(&pod) {
             ready.insert((actor, pod.uid()));
         } else {
             ready.remove(&(actor, pod.uid()));
@@ -328,13 +330,6 @@ async fn report_no_pods(node: &str) {
     }
 }
 
-/// Since when a pod is ready.
-fn ready_at(pod: &Pod) -> Option<jiff::Timestamp> {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
-    Some(ready.last_transition_time.as_ref()?.0)
-}
-
 #[tokio::test]
 async fn an_actor_that_does_not_become_ready_goes_back() {
     let env = TestEnv::new("back", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -350,7 +345,7 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
         for pod in &back {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             ensure!(node == Some("one"), "{} is on {node:?}", pod.name_any());
-            ensure!(ready_at(pod).is_some(), "{} is not ready", pod.name_any());
+            ensure!(ready_since(pod).is_some(), "{} is not ready", pod.name_any());
         }
         ensure!(back.len() == 3, "{} pods", back.len());
         Ok(())
@@ -366,7 +361,7 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
     let decided = back.spec().gain.clone().unwrap().decided_at.0;
     for pod in back.pods.iter().filter(|pod| pod.name_any().starts_with("app-a-")) {
         // The policy's `giveUp`, and 30 s.
-        let took = ready_at(pod).unwrap().duration_since(decided);
+        let took = ready_since(pod).unwrap().duration_since(decided);
         assert!(took <= SignedDuration::from_secs(33), "{} is back after {took}", pod.name_any());
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use crds::{ActorCounts, Revisions, labels};
-use e2e::{Gate, SimulatedNode, wait_for};
+use e2e::{Gate, SimulatedNode, pods::is_ready, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -43,12 +43,6 @@ fn all_run(state: &AppState, name: &str) -> Result<()> {
 fn images(pods: &[Pod]) -> BTreeMap<String, String> {
     let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap_or_default();
     pods.iter().map(|pod| (pod.labels()[labels::ACTOR].clone(), image(pod))).collect()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// The fewest ready actors at any moment after so many were ready.

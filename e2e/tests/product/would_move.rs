@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::ensure;
 use crds::Condition;
-use e2e::{SimulatedNode, command, process::http, prometheus::Prometheus, wait_for};
+use e2e::{
+    SimulatedNode, command, process::http, product::windows_between, prometheus::Prometheus, wait_for,
+};
 use serde_json::{Value, json};
 
 use crate::env::{AppState, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
@@ -107,15 +109,10 @@ async fn wait_would_move(env: &TestEnv, status: &str, reason: &str) -> Condition
 /// The windows with data that lie between the change of the load, at this second, and the change of the condition.
 async fn whole_windows(env: &TestEnv, changed_at: u64, condition: &Condition) -> usize {
     let load = env.load("loaded").await.unwrap();
-    let windows = load["windows"]["windows"].as_array().unwrap();
     let until = condition.last_transition_time.0.as_second();
     #[expect(clippy::cast_precision_loss, reason = "seconds since 1970")]
     let (first, until) = ((changed_at + WINDOW) as f64, until as f64);
-    let is_between = |window: &&Value| {
-        let ended_at = window["endedAt"].as_f64().unwrap();
-        window["hasData"] == true && (first..=until).contains(&ended_at)
-    };
-    windows.iter().filter(is_between).count()
+    windows_between(&load, (first, until))
 }
 
 /// `kubectl cairn plan --windows` repeats the verdict of the operator's last search on the snapshot with the manifest's numbers.

@@ -9,6 +9,7 @@ use e2e::{
     bench::size,
     images::Image,
     keeper,
+    pods::ready_since,
     product::NAMESPACE,
     request_reply::{self, SharedFolder},
     wait_for,
@@ -275,11 +276,6 @@ const KILLS: [(Kill, Moment); 20] = [
 /// Kills, unless `CAIRN_NODE_KILLS` says how many; more than [`KILLS`] begin again.
 const SHORT: u64 = 10;
 
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
-}
-
 impl Moment {
     /// Whether a pod of the group that moves to this node is at this step.
     fn has_come(self, pod: &Pod, to: &str) -> bool {
@@ -288,8 +284,8 @@ impl Moment {
         match self {
             Self::Decided => !is_there && !is_stopping,
             Self::Stopping => !is_there && is_stopping,
-            Self::Starting => is_there && !is_ready(pod),
-            Self::Running => is_there && is_ready(pod),
+            Self::Starting => is_there && ready_since(pod).is_none(),
+            Self::Running => is_there && ready_since(pod).is_some(),
         }
     }
 }
