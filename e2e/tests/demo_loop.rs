@@ -80,13 +80,13 @@ impl App<'_> {
         .await
     }
 
-    /// The windows with data that lie between a change of the load and the change of the condition.
-    async fn whole_windows(&self, changed: Timestamp, condition: &Condition) -> usize {
+    /// The windows with data that lie between a change of the load and another time.
+    async fn whole_windows(&self, changed: Timestamp, until: Timestamp) -> usize {
         let port = self.world.operator.port(8081).unwrap();
         let load = http(port, &format!("/debug/load/{}/{NAME}", self.namespace.name())).await.unwrap();
         let load: Value = serde_json::from_str(&load.body).unwrap();
         let first = changed.as_duration().as_secs_f64() + WINDOW.as_secs_f64();
-        let until = condition.last_transition_time.0.as_duration().as_secs_f64();
+        let until = until.as_duration().as_secs_f64();
         windows_between(&load, (first, until))
     }
 
@@ -120,11 +120,19 @@ async fn follow_hot_pair(cluster: &Cluster, world: &LoopWorld) {
 
     // `DryRun`: the condition appears, disappears, and nothing moves.
     app.shared.heat(together).unwrap();
+    let heated = Timestamp::now();
     app.wait_would_move("False", "NoGain").await;
+    // A change is compared with the eight windows before it.
+    wait_for("eight windows before the change", SOON, async || {
+        let windows = app.whole_windows(heated, Timestamp::now()).await;
+        ensure!(windows >= 8, "{windows}");
+        anyhow::Ok(())
+    })
+    .await;
     app.shared.heat(apart).unwrap();
     let changed = Timestamp::now();
     let condition = app.wait_would_move("True", "DryRun").await;
-    let windows = app.whole_windows(changed, &condition).await;
+    let windows = app.whole_windows(changed, condition.last_transition_time.0).await;
     assert!(windows <= 3, "{windows} windows after the change");
     let named = [apart.0, apart.1].map(|actor| format!("actor-{actor}"));
     assert!(named.iter().any(|actor| condition.message.contains(actor)), "{}", condition.message);
