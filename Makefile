@@ -87,7 +87,7 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) $(MDBOOK) ## run formatting
 	$(call say,runtime: model checking of thread interleavings)
 	@cargo test --quiet --locked --manifest-path crates/runtime/orders/Cargo.toml
 	$(call say,building programs and tests)
-	@cargo build --locked --workspace --all-targets
+	@cargo build --locked --workspace --lib --bins --examples --tests
 	$(call say,building control plane and kubelets (about 18 minutes, only the first time))
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
@@ -125,7 +125,7 @@ LARGE := CAIRN_LARGE_ACTORS=60 CAIRN_LARGE_NODES=8
 STILL := CAIRN_STILL_APPLICATIONS=2 CAIRN_STILL_WINDOWS=8
 KILLED := CAIRN_MOVE_KILLS=2
 NODE_KILLED := CAIRN_NODE_KILLS=1
-BAD_COUNTERS := CAIRN_BAD_WINDOWS=2
+BAD_COUNTERS := CAIRN_BAD_WINDOWS=2 CAIRN_FOREIGN_SERIES=1000
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
 HOW_MUCH_kernels := -- --warm-up-time 0.1 --measurement-time 0.1 --sample-size 10
 HOW_MUCH_taskgraph-speed := --runs 1 --table-runs 1
@@ -166,7 +166,7 @@ LARGE := CAIRN_LARGE_ACTORS=1000 CAIRN_LARGE_NODES=200
 STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=360 CAIRN_STILL_SECONDS=10
 KILLED := CAIRN_MOVE_KILLS=200
 NODE_KILLED := CAIRN_NODE_KILLS=20
-BAD_COUNTERS := CAIRN_BAD_WINDOWS=20
+BAD_COUNTERS := CAIRN_BAD_WINDOWS=20 CAIRN_FOREIGN_SERIES=1000000
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
 OVER_TIME := 1,30

@@ -34,18 +34,17 @@ fn no_corpus_file_causes_a_panic() {
 /// Boundary numbers: of 32 bits, half of them, of file fields, and of sums.
 const EDGES: [u64; 8] = [0, 1, (1 << 31) - 1, 1 << 32, 1 << 52, (1 << 53) - 1, 1 << 53, (1 << 53) + 1];
 
-/// Every number of every document at every boundary, one at a time.
+/// Every number of every document at two boundaries, one at a time; numbers that follow each other are at different ones.
 #[test]
 fn each_number_is_exact_or_rejected() {
     for file in CORPUS.iter() {
         let Some(document) = accepted(file) else { continue };
-        for path in paths(&document) {
-            if document.pointer(&path).is_some_and(Value::is_u64) {
-                for edge in EDGES {
-                    let mut changed = document.clone();
-                    *changed.pointer_mut(&path).unwrap() = json!(edge);
-                    harness::plan(changed.to_string().as_bytes());
-                }
+        let is_number = |path: &String| document.pointer(path).is_some_and(Value::is_u64);
+        for (at, path) in paths(&document).into_iter().filter(is_number).enumerate() {
+            for edge in EDGES.iter().skip(at % 4).step_by(4) {
+                let mut changed = document.clone();
+                *changed.pointer_mut(&path).unwrap() = json!(edge);
+                harness::plan(changed.to_string().as_bytes());
             }
         }
     }

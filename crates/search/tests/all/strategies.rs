@@ -233,6 +233,8 @@ fn an_interruption_ends_construction() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn every_answer_is_feasible_and_deterministic(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
         for strategy in strategies() {
