@@ -1,19 +1,21 @@
 //! Answers of Prometheus with bad facts: nothing would move, the reason is counted, and the operator stays small.
 
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Router, body::Bytes};
-use e2e::{SimulatedNode, bench::size, process::http, prometheus::Prometheus, wait_for};
+use e2e::{
+    SimulatedNode, bench::size, process::http, product::windows_between, prometheus::Prometheus, wait_for,
+};
 use futures::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -28,8 +30,18 @@ const POLICY: &str = "bad-counters";
 const WINDOWS: u64 = 2;
 /// Resident memory that the operator may have at most.
 const MAX_MEGABYTES: u64 = 300;
+/// Windows that the operator keeps.
+const KEPT: u64 = 16;
 /// Samples of a part of a large answer.
 const PART: usize = 1000;
+/// Seconds by which samples are late.
+const LATE: f64 = 600.0;
+/// Seconds by which the clock of Prometheus is ahead of the operator's.
+const CLOCKS: [i64; 2] = [60, -60];
+/// The series that a second Prometheus has of foreign pods, unless `CAIRN_FOREIGN_SERIES` says how many.
+const FOREIGN_SERIES: u64 = 1000;
+/// When that one has them, in seconds since 1970: more than two samples of a window, as a rate needs.
+const FOREIGN_SECONDS: [u64; 3] = [1_750_000_001, 1_750_000_002, 1_750_000_003];
 
 /// What is wrong with the answers to the query for messages.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +64,9 @@ enum Fault {
     Cut,
     Status,
     Silence,
-    /// None has arrived for this window, in any answer.
+    /// Those of another Prometheus, which has only foreign pods.
+    ForeignSeries,
+    /// All samples arrive ten minutes late, so that a window has none when it is asked for.
     Late,
 }
 
@@ -73,7 +87,8 @@ impl Display for Fault {
             Self::Cut => write!(f, "incomplete by a warning"),
             Self::Status => write!(f, "status 500"),
             Self::Silence => write!(f, "no answer"),
-            Self::Late => write!(f, "none has arrived yet"),
+            Self::ForeignSeries => write!(f, "of foreign pods alone, as series of a real Prometheus"),
+            Self::Late => write!(f, "ten minutes late"),
         }
     }
 }
@@ -89,7 +104,7 @@ enum Peer {
 }
 
 /// Each fault with the reasons under which it is counted: on a busy machine a large answer may come too late.
-const FAULTS: [(Fault, &[&str]); 14] = [
+const FAULTS: [(Fault, &[&str]); 15] = [
     (Fault::Value("NaN"), &["value"]),
     (Fault::Value("+Inf"), &["value"]),
     (Fault::Value("-1"), &["value"]),
@@ -101,6 +116,7 @@ const FAULTS: [(Fault, &[&str]); 14] = [
     (Fault::Foreign { count: 199_990 }, &["unknown-pod", "unanswered"]),
     (Fault::Foreign { count: 200_001 }, &["truncated", "unanswered"]),
     (Fault::Foreign { count: 1_000_000 }, &["truncated", "unanswered"]),
+    (Fault::ForeignSeries, &["unknown-pod", "truncated", "unanswered"]),
     (Fault::Cut, &["truncated"]),
     (Fault::Status, &["unanswered"]),
     (Fault::Silence, &["unanswered"]),
@@ -112,10 +128,16 @@ const FAULTS: [(Fault, &[&str]); 14] = [
 struct BadPrometheus {
     /// The port of the real one.
     real: u16,
+    /// The port of another one, which has only series of foreign pods.
+    foreign: u16,
     namespace: Arc<str>,
     /// The worker on the other node.
     elsewhere: Arc<str>,
     fault: Arc<Mutex<Fault>>,
+    /// When the run began, in seconds since 1970; the first samples are a minute older.
+    began: f64,
+    /// Seconds by which its clock is ahead.
+    ahead: Arc<AtomicI64>,
     /// Queries for messages with this fault.
     asked: Arc<AtomicU64>,
 }
@@ -130,11 +152,36 @@ impl BadPrometheus {
         url
     }
 
-    /// The answer of the real Prometheus.
-    async fn ask(&self, form: &str) -> anyhow::Result<Value> {
+    /// The answer of the real Prometheus, with the times of this one.
+    async fn ask(&self, form: &str, fault: Fault) -> anyhow::Result<Value> {
+        #[expect(clippy::cast_precision_loss, reason = "a minute")]
+        let ahead = self.ahead.load(Ordering::SeqCst) as f64;
+        let parameters = form.split('&');
+        let asked = parameters.clone().find_map(|it| it.strip_prefix("time="));
+        let asked = asked.map(str::parse::<f64>).transpose()?.map(|time| time - ahead);
+        // Nothing had arrived then.
+        let late = matches!(fault, Fault::Late).then_some(self.began - LATE);
+        let mut form = parameters.filter(|it| !it.starts_with("time=")).collect::<Vec<_>>().join("&");
+        if let Some(time) = late.or(asked) {
+            write!(form, "&time={time:.3}")?;
+        }
         let answer = http(self.real, &format!("/api/v1/query?{form}")).await?;
         ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
-        Ok(serde_json::from_str(&answer.body)?)
+        let mut answer: Value = serde_json::from_str(&answer.body)?;
+        for sample in answer["data"]["result"].as_array_mut().context("an instant vector")? {
+            let time = sample["value"][0].as_f64().context("a time")?;
+            sample["value"][0] = json!(time + ahead);
+        }
+        Ok(answer)
+    }
+
+    /// The answer of the Prometheus that has only foreign pods.
+    async fn ask_for_foreign(&self, form: &str) -> anyhow::Result<Response> {
+        let parameters = form.split('&').filter(|it| !it.starts_with("time="));
+        let form = parameters.collect::<Vec<_>>().join("&");
+        let time = FOREIGN_SECONDS[FOREIGN_SECONDS.len() - 1];
+        let answer = http(self.foreign, &format!("/api/v1/query?{form}&time={time}")).await?;
+        Ok((StatusCode::from_u16(answer.status)?, answer.body).into_response())
     }
 
     fn set(&self, fault: Fault) {
@@ -168,14 +215,17 @@ async fn answer(State(bad): State<BadPrometheus>, form: String) -> Response {
         _ => Fault::Nothing,
     };
     bad.asked.fetch_add(u64::from(is_of_messages), Ordering::SeqCst);
-    let mut real = match bad.ask(&form).await {
+    let failed = |error: anyhow::Error| (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response();
+    if matches!(fault, Fault::ForeignSeries) {
+        return bad.ask_for_foreign(&form).await.unwrap_or_else(failed);
+    }
+    let mut real = match bad.ask(&form, fault).await {
         Ok(real) => real,
-        Err(error) => return (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+        Err(error) => return failed(error),
     };
     let mut count = 0;
     match fault {
-        Fault::Nothing => {}
-        Fault::Late => real["data"]["result"] = json!([]),
+        Fault::Nothing | Fault::Late | Fault::ForeignSeries => {}
         Fault::Value(value) => {
             for sample in real["data"]["result"].as_array_mut().unwrap() {
                 sample["value"][1] = json!(value);
@@ -207,51 +257,90 @@ async fn answer(State(bad): State<BadPrometheus>, form: String) -> Response {
     Body::from_stream(stream::iter(parts)).into_response()
 }
 
-/// The sum of the operator's counters with one of these prefixes.
-async fn counted(env: &TestEnv, series: &[String]) -> anyhow::Result<f64> {
-    let text = http(env.product.operator.port(8080)?, "/metrics").await?.body;
-    let value = |line: &str| series.iter().find_map(|it| line.strip_prefix(it)?.trim().parse::<f64>().ok());
-    Ok(text.lines().filter_map(value).sum())
+/// The time since 1970.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// Prints table rows for the results.
-#[tokio::test]
-async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
-    let windows = size("CAIRN_BAD_WINDOWS", WINDOWS).unwrap();
-    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
-    let mut env = TestEnv::new("bad", nodes, [crate::env::cpus()]).await;
-    apply_hub(&env, POLICY, "").await;
-    let before = env.wait_reconciled("loaded", AppState::all_placed).await;
-    let (beside, elsewhere) = workers_by_place(&before);
+/// Messages of so many pods that are not of the application, in the `OpenMetrics` format.
+fn foreign_samples(count: u64) -> String {
+    let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
+    for pod in 0..count {
+        for (at, second) in FOREIGN_SECONDS.iter().enumerate() {
+            writeln!(
+                text,
+                "actor_channel_messages_total{{namespace=\"foreign\",pod=\"pod-{pod}\",job=\"cairn-actors\",actor=\"hub-0\",peer=\"foreign/loaded/worker-0\"}} {} {second}",
+                at * 1000
+            )
+            .unwrap();
+        }
+    }
+    text + "# EOF\n"
+}
 
-    // The hot pair is on one node; if the added samples were true, it would be another one.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let seconds = AFTER * (windows + 4);
-    let text = samples(env.namespace.name(), (&beside, &beside), (0, 0), (now, seconds));
-    let prometheus = Prometheus::with_samples(cluster(), &text).await.unwrap();
-    let bad = BadPrometheus {
-        real: prometheus.port(),
-        namespace: env.namespace.name().into(),
-        elsewhere: elsewhere.into(),
-        fault: Arc::new(Mutex::new(Fault::Nothing)),
-        asked: Arc::default(),
-    };
-    let url = bad.serve().await;
-    env.read_counters_at(&url).await;
+/// The sum of the operator's series with one of these prefixes.
+async fn counted(env: &TestEnv, prefixes: &[String]) -> anyhow::Result<f64> {
+    let text = http(env.product.operator.port(8080)?, "/metrics").await?.body;
+    let lines = text.lines().filter(|line| prefixes.iter().any(|prefix| line.starts_with(prefix)));
+    Ok(lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
+}
+
+/// How often something would move.
+async fn would_moves(env: &TestEnv) -> anyhow::Result<f64> {
+    counted(env, &["cairn_operator_load_decisions_total{verdict=\"pays\"}".to_owned()]).await
+}
+
+/// The samples and windows that were refused for one of these reasons.
+async fn refused(env: &TestEnv, reasons: &[&str]) -> anyhow::Result<f64> {
+    let series = |reason: &&str| format!("cairn_operator_counters_refused_total{{reason=\"{reason}\"}}");
+    counted(env, &reasons.iter().map(series).collect::<Vec<_>>()).await
+}
+
+/// Waits until the operator has judged that nothing should move.
+async fn wait_no_gain(env: &TestEnv) {
     env.wait_until("loaded", |state| {
         let condition = condition(state, "WouldMove");
         ensure!(condition.is_some_and(|it| it.reason == "NoGain"), "{condition:?}");
         Ok(())
     })
     .await;
+}
+
+/// Prints table rows for the results.
+#[tokio::test]
+async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
+    let windows = size("CAIRN_BAD_WINDOWS", WINDOWS).unwrap();
+    // A run that was interrupted goes on.
+    let skipped = usize::try_from(size("CAIRN_BAD_SKIP", 0).unwrap()).unwrap();
+    let foreign_series = size("CAIRN_FOREIGN_SERIES", FOREIGN_SERIES).unwrap();
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
+    let mut env = TestEnv::new("bad", nodes, [crate::env::cpus()]).await;
+    apply_hub(&env, POLICY, "").await;
+    let before = env.wait_reconciled("loaded", AppState::all_placed).await;
+    let (beside, elsewhere) = workers_by_place(&before);
+
+    let foreign = Prometheus::with_samples(cluster(), &foreign_samples(foreign_series)).await.unwrap();
+    // The hot pair is on one node; if the added samples were true, it would be another one.
+    let seconds = AFTER * (windows + 4);
+    let text = samples(env.namespace.name(), (&beside, &beside), (0, 0), (since_1970().as_secs(), seconds));
+    let prometheus = Prometheus::with_samples(cluster(), &text).await.unwrap();
+    let bad = BadPrometheus {
+        real: prometheus.port(),
+        foreign: foreign.port(),
+        namespace: env.namespace.name().into(),
+        elsewhere: elsewhere.into(),
+        fault: Arc::new(Mutex::new(Fault::Nothing)),
+        began: since_1970().as_secs_f64(),
+        ahead: Arc::default(),
+        asked: Arc::default(),
+    };
+    let url = bad.serve().await;
+    env.read_counters_at(&url).await;
+    wait_no_gain(&env).await;
 
     let process = env.product.operator.pid();
-    let pays = ["cairn_operator_load_decisions_total{verdict=\"pays\"}".to_owned()];
-    for (fault, reasons) in FAULTS {
-        let series =
-            reasons.iter().map(|it| format!("cairn_operator_counters_refused_total{{reason=\"{it}\"}}"));
-        let series: Vec<_> = series.collect();
-        let refused = counted(&env, &series).await.unwrap();
+    for (fault, reasons) in FAULTS.into_iter().skip(skipped) {
+        let before = refused(&env, reasons).await.unwrap();
         // The peak begins anew.
         fs::write(format!("/proc/{process}/clear_refs"), "5").unwrap();
         bad.set(fault);
@@ -259,9 +348,9 @@ async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
             let asked = bad.asked.load(Ordering::SeqCst);
             // The last one is judged when the next one is read.
             ensure!(asked > windows, "{asked}");
-            let now = counted(&env, &series).await?;
+            let now = refused(&env, reasons).await?;
             #[expect(clippy::cast_precision_loss, reason = "a few windows")]
-            let wanted = refused + windows as f64;
+            let wanted = before + windows as f64;
             ensure!(now >= wanted, "{now} refused for {reasons:?}, {wanted} wanted");
             anyhow::Ok(())
         })
@@ -269,10 +358,47 @@ async fn bad_facts_move_nothing_are_counted_and_take_little_memory() {
         let peak = (env.product.operator.rss_peak_kib().unwrap() * 1024).div_ceil(1_000_000);
         println!("| {fault} | {windows} | {} | {peak} |", reasons.join(", "));
         assert!(peak < MAX_MEGABYTES, "{peak} MB with {fault:?}");
-        assert!(counted(&env, &pays).await.unwrap() < 0.5, "something would move with {fault:?}");
+        assert!(would_moves(&env).await.unwrap() < 0.5, "something would move with {fault:?}");
     }
+    for ahead in CLOCKS {
+        follow_clock(&mut env, (&bad, &url), ahead, windows).await;
+    }
+
+    // Nothing moved because the samples were refused: as facts of the hub itself they are followed.
+    bad.set(Fault::Added { count: 1, actor: "hub-0", peer: Peer::Elsewhere, value: "1e9" });
+    wait_for("true samples are followed", TIMEOUT, async || {
+        let would_moves = would_moves(&env).await?;
+        ensure!(would_moves > 0.5, "{would_moves}");
+        anyhow::Ok(())
+    })
+    .await;
     let state = env.wait_reconciled("loaded", AppState::all_placed).await;
     assert_eq!(state.places(), before.places(), "nothing moved");
     env.read_no_counters().await;
     delete_policy(POLICY).await;
+}
+
+/// A new operator, for whose clock Prometheus' one is wrong, reads the samples as they are: none is refused, nothing would move.
+async fn follow_clock(env: &mut TestEnv, (bad, url): (&BadPrometheus, &str), ahead: i64, windows: u64) {
+    bad.set(Fault::Nothing);
+    bad.ahead.store(ahead, Ordering::SeqCst);
+    #[expect(clippy::cast_precision_loss, reason = "a minute")]
+    let begin = since_1970().as_secs_f64() + ahead as f64;
+    env.read_counters_at(url).await;
+    wait_for(&format!("{windows} windows with a clock of {ahead} s"), TIMEOUT, async || {
+        let load = env.load("loaded").await?;
+        ensure!(load["search"].is_object(), "nothing was searched: {load:#}");
+        let read = windows_between(&load, (begin, f64::MAX)) as u64;
+        ensure!(read > windows.min(KEPT - 1), "{read}");
+        anyhow::Ok(())
+    })
+    .await;
+    wait_no_gain(env).await;
+    let peak = (env.product.operator.rss_peak_kib().unwrap() * 1024).div_ceil(1_000_000);
+    println!("| as they are, of a clock that is {ahead} s ahead | {windows} | | {peak} |");
+    // On a busy machine an answer may come too late.
+    let reasons = FAULTS.iter().flat_map(|(_, reasons)| *reasons).filter(|it| **it != "unanswered");
+    let reasons: Vec<_> = reasons.copied().collect();
+    assert!(refused(env, &reasons).await.unwrap() < 0.5, "samples are refused with a clock of {ahead} s");
+    assert!(would_moves(env).await.unwrap() < 0.5, "something would move with a clock of {ahead} s");
 }
