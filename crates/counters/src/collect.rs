@@ -152,6 +152,7 @@ impl Collector {
     fn add_pairs(&mut self, series: CounterSeries, pod: PodKey, mut samples: Vec<PairSample>) {
         let window = &mut self.collected.windows[pod.0];
         let of_messages = series == CounterSeries::Messages;
+        window.has_pairs |= !samples.is_empty();
         if of_messages && samples.len() > MAX_PAIRS_OF_POD {
             // Stable: equal values stay in the order of the answer.
             samples.sort_by(|a, b| b.value.total_cmp(&a.value));

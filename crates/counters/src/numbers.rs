@@ -78,7 +78,7 @@ fn is_covered(reported: usize, running: usize) -> bool {
 }
 
 impl GroupReports {
-    /// Whether its messages are measured: at least 90 % of its running actors reported a counter.
+    /// Whether its messages are measured: at least 90 % of its running actors reported a counter, and the application has counters by peer.
     pub(crate) fn has_messages(&self) -> bool {
         is_covered(self.reported, self.running)
     }

@@ -64,6 +64,8 @@ pub struct CollectedWindow {
     pub(crate) min_scrapes: Option<u64>,
     /// Whether a value of one of its pods was refused.
     pub(crate) has_bad_value: bool,
+    /// Whether any of its actors exposes counters by peer, be they 0 in the window.
+    pub(crate) has_pairs: bool,
 }
 
 impl CollectedWindow {

@@ -97,7 +97,7 @@ impl WindowSlot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupReports {
     pub running: usize,
-    /// Any counter of theirs.
+    /// Any counter of theirs; 0 as long as no actor of the application exposes counters by peer.
     pub reported: usize,
     /// Their work.
     pub worked: usize,
@@ -294,14 +294,24 @@ impl Windows {
         }
     }
 
+    /// Whether pairs are measured: an actor of the application exposes counters by peer in this window, or did in an earlier one.
+    ///
+    /// Runtimes that expose work alone keep the manifest's messages. Actors that never send expose none, and send none.
+    fn has_pairs(&self, window: &CollectedWindow) -> bool {
+        let had = |slot: &WindowSlot| slot.groups.values().any(|reports| reports.reported > 0);
+        window.has_pairs || !self.measured_before.messages.is_empty() || self.slots.iter().any(had)
+    }
+
     fn add_actors(&mut self, column: usize, window: &CollectedWindow) -> BTreeMap<Arc<str>, GroupReports> {
         let mut groups: BTreeMap<Arc<str>, GroupReports> = BTreeMap::new();
+        let has_pairs = self.has_pairs(window);
         let works = work(window, self.scale.window_seconds);
         for ((actor, increases), work) in window.actors.iter().zip(&window.increases).zip(works) {
             let (group, kind) = (self.name(&actor.group), self.name(&actor.kind));
             let reports = groups.entry(group.clone()).or_default();
             reports.running += 1;
-            reports.reported += usize::from(increases.has_reported);
+            let has_reported = increases.has_reported && has_pairs;
+            reports.reported += usize::from(has_reported);
             reports.worked += usize::from(work.is_some());
             reports.annoyed += usize::from(increases.has_annoyance);
             let other = self.weighted_messages(&increases.other);
@@ -309,7 +319,7 @@ impl Windows {
             let columns = self.actors.entry(name).or_default();
             columns.group = Some(group);
             columns.kinds[column] = Some(kind);
-            if increases.has_reported {
+            if has_reported {
                 columns.reported |= bit(column);
                 columns.other[column] = other;
             }

@@ -76,12 +76,34 @@ fn a_group_is_measured_if_nine_in_ten_running_actors_report() {
     let names: Vec<String> = (0..20).map(|at| format!("a-{at}")).collect();
     let actors: Vec<&str> = names.iter().map(String::as_str).collect();
     for (reporting, is_measured) in [(20, true), (18, true), (17, false)] {
-        let lines = actors[..reporting].iter().map(|actor| (Busy, *actor, "", 2.0)).collect();
+        let busy = actors[..reporting].iter().map(|actor| (Busy, *actor, "", 2.0));
+        let lines = busy.chain([(Messages, "a-0", "a-1", 0.0)]).collect();
         let measured = measured(&actors, &[lines], &[("a", 20, &[])]);
         let group = measured.groups["a"];
         assert_eq!((group.work, group.messages, group.wanted), (is_measured, is_measured, 20), "{reporting}");
         assert_eq!(measured.work.len(), if is_measured { 20 } else { 0 });
         assert_eq!(measured.coverage(), (if is_measured { 20 } else { 0 }, 20));
+    }
+}
+
+/// A runtime that exposes work alone says nothing about messages, unless it exposed them in an earlier window.
+#[test]
+fn messages_are_measured_once_the_application_exposes_them() {
+    let busy = vec![(Busy, "a-0", "", 2.0), (Busy, "b-0", "", 2.0)];
+    let sending = [busy.clone(), vec![(Messages, "a-0", "b-0", 5.0)]].concat();
+    for (windows, expected) in [
+        (vec![busy.clone(), busy.clone()], None),
+        (vec![sending.clone()], Some(5)),
+        // The mean of both windows.
+        (vec![sending.clone(), busy.clone()], Some(3)),
+        // The first window is not used: what is measured later is missing there.
+        (vec![busy, sending], Some(5)),
+    ] {
+        let measured = measured(&["a-0", "b-0"], &windows, &[("a", 1, &["b"]), ("b", 1, &[])]);
+        let group = measured.groups["a"];
+        assert_eq!((group.work, group.messages), (true, expected.is_some()), "{windows:?}");
+        let pair = measured.pairs.get(&("a-0".to_owned(), "b-0".to_owned())).copied();
+        assert_eq!(pair, expected, "{windows:?}");
     }
 }
 
