@@ -61,7 +61,7 @@ pub enum OutcomeVerdict {
     Loss,
     /// All actors went back.
     Withdrawn,
-    /// Another decision for a gain was made before it was judged.
+    /// It was not judged: another decision for a gain was made first, or an actor or a unit that it left is gone.
     Superseded,
 }
 

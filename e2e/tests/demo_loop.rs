@@ -141,9 +141,10 @@ async fn follow_hot_pair(cluster: &Cluster, world: &LoopWorld) {
     assert_eq!(app.wait_ready().await, uids, "nothing moved");
     app.check_requests(&uids);
 
-    // `On`: the pair comes to one node, and the gain is judged.
-    app.namespace.apply(&manifest("On", &app.shared).to_string()).await.unwrap();
+    // `On`, while the load is as it was in `DryRun`: the pair comes to one node, and the gain is judged.
     app.shared.heat(apart).unwrap();
+    app.wait_would_move("True", "DryRun").await;
+    app.namespace.apply(&manifest("On", &app.shared).to_string()).await.unwrap();
     let judged = wait_for("the moves are judged", SOON, async || {
         let placement = app.placement().await?;
         let moves = placement.status.as_ref().map_or(&[][..], |it| &it.moves);

@@ -9,7 +9,7 @@ metric_names! {
     SEARCHES = Counter "cairn_operator_searches_total" ["why"] "Completed searches by trigger; capacity-freed and resume are background searches for improvements.";
     MOVES = Counter "cairn_operator_moves_total" ["why"] "Actors moved by a decision, by the trigger of its search.";
     MOVE_STEP = Histogram "cairn_operator_move_step_seconds" ["step"] "Duration of each step of moves that are made for a gain: Decided, Stopping, Stopped, Starting or Running.";
-    MOVE_OUTCOMES = Counter "cairn_operator_move_outcomes_total" ["outcome"] "Decisions with moves that were made for a gain, by outcome: paid, less (below half of the expected gain), loss or superseded (by another such decision); and the moves that were withdrawn.";
+    MOVE_OUTCOMES = Counter "cairn_operator_move_outcomes_total" ["outcome"] "Decisions with moves that were made for a gain, by outcome: paid, less (below half of the expected gain), loss or superseded (not judged, as another such decision was made or what moved is gone); and the moves that were withdrawn.";
     GAIN_RATIO = Gauge "cairn_operator_gain_ratio" ["namespace", "application", "kind"] "Gain of the last moves of an application that were made for a gain: expected, and realised on the load that was measured afterwards.";
     REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans discarded before they were committed: overtaken by a change of the cluster.";
     PLANS_JUDGED = Counter "cairn_operator_plans_judged_total" ["judged"] "Plans by what clingo verified before they were committed: all, parts, scaled, constraints, scaled-constraints or none; mismatch if it disagreed, or a claim of optimality was refuted, and the plan was discarded.";

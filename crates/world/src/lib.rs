@@ -11,6 +11,7 @@ mod annoyance;
 mod constraints;
 mod demand;
 mod digest;
+mod exchange_cost;
 mod index;
 mod link_costs;
 mod moves;
@@ -40,7 +41,7 @@ pub use index::room::NodeRoom;
 pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
 pub use moves::{DecidedMove, elective_moves, moves_in_progress};
 pub use numbers::{Exact, NumberError, duration, floor, quantity, rate, rational, to_quantity};
-pub use policy::{PROGRAM, Policy, PolicyError};
+pub use policy::{PARAMETERS, PROGRAM, Policy, PolicyError};
 pub use rebalance::Rebalance;
 pub use snapshot::assemble::{
     AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured,

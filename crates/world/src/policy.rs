@@ -11,12 +11,13 @@ use placement::{Snapshot, Strict};
 use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
-use crate::link_costs::{LinkCosts, default_costs};
+use crate::exchange_cost::{self, ExchangeParameters};
+use crate::link_costs::LinkCosts;
 use crate::numbers::{Exact, duration, floor, quantity};
 use crate::rebalance::{Rebalance, RebalanceParameters, percent};
 
 /// Key of the parameters.
-const PARAMETERS: &str = "policy.yaml";
+pub const PARAMETERS: &str = "policy.yaml";
 /// Key of the program.
 pub const PROGRAM: &str = "program.lp";
 /// The smallest window: a second. Prometheus is queried once in each, and actors are observed twice.
@@ -26,6 +27,8 @@ const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
 /// The maximum length of the parameters in bytes: a YAML parser takes time quadratic in the nesting of brackets.
 const MAX_PARAMETERS: usize = 16 << 10;
+/// The highest fixed cost of a move: that of 20,000 actors is far below what a snapshot can add up.
+const MAX_MOVE_COST: u64 = 1_000_000_000;
 /// The longest budget of one plan: a search occupies a solver slot that others wait for.
 const LONGEST_WALL: i128 = 3600 * 1_000_000;
 
@@ -166,6 +169,11 @@ impl Policy {
         let quantum = given.message_quantum.as_ref().map_or("64Ki".to_owned(), ToString::to_string);
         let move_cost = given.move_cost.unwrap_or_default();
         let bytes = move_cost.bytes_per_point.as_ref().map_or("1Mi".to_owned(), ToString::to_string);
+        let move_fixed = move_cost.fixed.unwrap_or(500);
+        if move_fixed > MAX_MOVE_COST {
+            let problem = format!("{move_fixed}; must be at most {MAX_MOVE_COST}");
+            return Err(field("moveCost.fixed", problem));
+        }
         let least_gain_percent = given.least_gain_percent.unwrap_or(0);
         if least_gain_percent > 100 {
             let problem = format!("{least_gain_percent}; must be at most 100");
@@ -175,12 +183,11 @@ impl Policy {
         let objectives = given.objectives.unwrap_or_default();
         objectives.check().map_err(|problem| field("objectives", problem))?;
         let annoyance = given.annoyance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
-        let mut exchange = given.exchange_cost.unwrap_or_default();
-        let link_costs = exchange.links.take().unwrap_or_else(default_costs);
-        let exchange_cost = exchange.resolve();
+        let (exchange_cost, link_costs) = given.exchange_cost.unwrap_or_default().resolve();
         let costs = exchange_cost.clone();
         let costs = SnapshotFile { version: VERSION, exchange_cost: costs, ..SnapshotFile::default() };
         Snapshot::new(costs).map_err(|e| field(&e.path, e.problem))?;
+        exchange_cost::check(&exchange_cost).map_err(|problem| field("exchangeCost", problem))?;
         Ok(Self {
             name: name.to_owned(),
             annoyance,
@@ -193,7 +200,7 @@ impl Policy {
             exchange_cost,
             message_quantum: positive("messageQuantum", &quantum, quantity)
                 .map_err(|e| field("messageQuantum", e))?,
-            move_fixed: move_cost.fixed.unwrap_or(500),
+            move_fixed,
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
             min_gain_percent: least_gain_percent,
@@ -388,42 +395,6 @@ impl std::fmt::Display for TextOrNumber {
             Self::Text(text) => f.write_str(text),
             Self::Number(number) => write!(f, "{number}"),
             Self::Fraction(number) => write!(f, "{number}"),
-        }
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct ExchangeParameters {
-    kinds: Option<std::collections::BTreeMap<String, std::collections::BTreeMap<String, u64>>>,
-    other_kind: Option<u64>,
-    other_numa: Option<u64>,
-    other_node: Option<u64>,
-    other_zone: Option<u64>,
-    links: Option<LinkCosts>,
-}
-
-impl ExchangeParameters {
-    /// Defaults are Table II of the APO paper.
-    fn resolve(self) -> ExchangeCost {
-        let table_two = || {
-            let row = |costs: &[(&str, u64)]| {
-                costs.iter().map(|(kind, cost)| ((*kind).to_owned(), *cost)).collect()
-            };
-            [
-                ("cpu".to_owned(), row(&[("cpu", 1), ("gpu", 5), ("fpga", 10)])),
-                ("gpu".to_owned(), row(&[("gpu", 1), ("fpga", 20)])),
-                ("fpga".to_owned(), row(&[("fpga", 1)])),
-            ]
-            .into()
-        };
-        ExchangeCost {
-            kinds: self.kinds.unwrap_or_else(table_two),
-            other_kind: Some(self.other_kind.unwrap_or(20)),
-            other_numa: self.other_numa.unwrap_or(0),
-            other_node: self.other_node.unwrap_or(30),
-            other_zone: self.other_zone.unwrap_or(30),
-            pairs: Vec::new(),
         }
     }
 }

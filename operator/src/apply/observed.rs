@@ -163,7 +163,11 @@ fn limit_moves(
     ctx: &Context,
 ) {
     let key = ApplicationKey::of(application);
-    observed.not_evicted = ctx.moves.not_evicted(&key, |actor| decided.elective.contains_key(actor));
+    let goal = |actor: &str| {
+        let (actor, _) = decided.elective.get_key_value(actor)?;
+        decided.places.get(actor).map(String::as_str)
+    };
+    observed.not_evicted = ctx.moves.not_evicted(&key, goal);
     if decided.elective.is_empty() {
         return;
     }

@@ -30,6 +30,7 @@ use crate::apply::refusals::{block_actors, by_node, record_refusals};
 use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
 use crate::error::{Error, Failures, catch_panic};
+use crate::plan::load::restore_report;
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
 use crate::runtime::clock::{micro_time, moment};
@@ -99,6 +100,7 @@ async fn run_phases(
     let (planned, again) = ctx.planner.last(&key);
     let is_planned = planned.is_some();
     let mut outcome = Outcome { requeue_at: again, ..planned.unwrap_or_default() };
+    restore_report(&key, application, ctx);
     if let Some(load) = ctx.load_reports.get(&key) {
         (outcome.load, outcome.counters) = (load.findings(), Some(load.coverage.get()));
         outcome.judged = load.outcome;
@@ -258,7 +260,7 @@ async fn apply(
     }
     let root = root_of(&actors, &instances);
     let has_peers = ctx.owned_resources.owns_peers_file(application);
-    tracing::debug!(actions = next.actions.len(), waiting = outcome.waiting.len(), "carrying out");
+    tracing::debug!(actions = next.actions.len(), waiting = outcome.waiting.len(), "executing actions");
     let work = next.actions.into_iter().map(|action| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);

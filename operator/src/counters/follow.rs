@@ -1,6 +1,7 @@
 //! Follows each window length in use: observes actors twice in a window, and ticks once.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,11 +177,11 @@ impl Reader {
     async fn observe(self: &Arc<Self>, followed: &Arc<[Followed]>, milliseconds: u64) {
         let (reader, followed) = (self.clone(), followed.clone());
         let observe = move || {
-            for one in followed.iter().filter(|followed| followed.milliseconds() == milliseconds) {
+            each_with_window(&followed, milliseconds, |_, one| {
                 let members = world::members(&reader.caches.index(), &one.application);
                 let uid = one.application.metadata.uid.as_deref().unwrap_or_default();
                 reader.store.observe(&one.key, uid, &one.scale, members);
-            }
+            });
         };
         // Fails only when the operator stops.
         let _ = tokio::task::spawn_blocking(observe).await;
@@ -291,16 +292,25 @@ impl Reader {
         let (reader, followed) = (self.clone(), followed.clone());
         let (milliseconds, ahead) = (progress.milliseconds, progress.ahead);
         let add = move || {
-            for (one, collected) in followed.iter().zip(&answer.collected.windows) {
-                if one.milliseconds() == milliseconds {
-                    let last_change = world::last_change(&reader.caches.index(), &one.application);
-                    let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
-                    let window = NewWindow { ended_at, collected, last_change, ahead, is_earlier };
-                    reader.store.add(&one.key, &window);
-                }
-            }
+            each_with_window(&followed, milliseconds, |at, one| {
+                let Some(collected) = answer.collected.windows.get(at) else { return };
+                let last_change = world::last_change(&reader.caches.index(), &one.application);
+                let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
+                let window = NewWindow { ended_at, collected, last_change, ahead, is_earlier };
+                reader.store.add(&one.key, &window);
+            });
         };
         let _ = tokio::task::spawn_blocking(add).await;
+    }
+}
+
+/// Does some work for each application with windows of this length, by its position. One that panics loses its own window only.
+fn each_with_window(followed: &[Followed], milliseconds: u64, work: impl Fn(usize, &Followed)) {
+    for (at, one) in followed.iter().enumerate().filter(|(_, one)| one.milliseconds() == milliseconds) {
+        // The panic itself is logged by the process.
+        if catch_unwind(AssertUnwindSafe(|| work(at, one))).is_err() {
+            tracing::error!(application = %one.key, "reading counters panicked; the window of the application is lost");
+        }
     }
 }
 
@@ -333,6 +343,23 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_application_that_panics_keeps_no_window_from_the_others() {
+        let followed = |name: &str| Followed {
+            key: ApplicationKey { namespace: "n".to_owned(), name: name.to_owned() },
+            application: Arc::new(ActorApplication::new(name, crds::ActorApplicationSpec::default())),
+            scale: scale(&Policy::builtin("p")),
+        };
+        let all = ["a", "b", "c"].map(followed);
+        let seen = std::sync::Mutex::new(Vec::new());
+        each_with_window(&all, 30_000, |at, one| {
+            assert_ne!(at, 1, "its data panics");
+            seen.lock().unwrap().push(one.key.name.clone());
+        });
+        assert_eq!(*seen.lock().unwrap(), ["a", "c"]);
+        each_with_window(&all, 10_000, |_, one| panic!("{} has another window", one.key));
+    }
 
     /// Answers evaluated at these seconds, for windows of ten seconds; `None` is no answer.
     #[test]

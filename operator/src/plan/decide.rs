@@ -48,12 +48,12 @@ pub async fn decide(
     loop {
         let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
         outcome.policy_problem = problem.map(|problem| ctx.policies.instead_of_refused(&problem));
-        match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
-            Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
-                roll_back(&policy, &problem, application, ctx).await?;
-            }
+        let problem = match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
+            Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => problem,
+            Err(Error::Plan(PlanError::Derived(problem))) => problem.to_string(),
             other => return other,
-        }
+        };
+        roll_back(&policy, &problem, application, ctx).await?;
     }
 }
 

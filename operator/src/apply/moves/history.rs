@@ -163,11 +163,19 @@ impl History {
     }
 
     /// Until when, by the wall clock, an application waits with further moves for a gain, with windows of this length: its last
-    /// decisions did not pay. A decision that paid ends the wait.
+    /// decisions did not pay. A decision that paid ends the wait, unless nothing was expected of it.
     pub fn waits_until(&self, window: Duration) -> Option<Moment> {
-        let outcomes = self.0.iter().rev().filter_map(|it| outcome_of(it));
-        let outcomes: Vec<MoveOutcome> =
-            outcomes.filter(|outcome| outcome.verdict != OutcomeVerdict::Superseded).collect();
+        let expects_gain = |revision: &ControllerRevision| {
+            let expected = revision.data.as_ref().and_then(|data| data.0["gain"]["expectedPercent"].as_i64());
+            expected.is_none_or(|percent| percent > 0)
+        };
+        let outcomes = self.0.iter().rev().filter_map(|it| Some((outcome_of(it)?, expects_gain(it))));
+        let says_something = |(outcome, expects_gain): (MoveOutcome, bool)| match outcome.verdict {
+            OutcomeVerdict::Superseded => None,
+            OutcomeVerdict::Paid if !expects_gain => None,
+            _ => Some(outcome),
+        };
+        let outcomes: Vec<MoveOutcome> = outcomes.filter_map(says_something).collect();
         let failed = outcomes.iter().take_while(|outcome| outcome.verdict != OutcomeVerdict::Paid).count();
         let last = outcomes.first().filter(|_| failed > 0)?;
         let judged: Moment = last.judged_at.0.as_duration().try_into().ok()?;
@@ -375,6 +383,14 @@ mod tests {
                 (1..).zip(&verdicts).map(|(number, verdict)| revision(number, *verdict)).collect();
             let until = History(revisions).waits_until(Duration::from_secs(10));
             assert_eq!(until, expected.map(Duration::from_secs), "{verdicts:?}");
+        }
+        // A new manifest moves actors without a gain, and so without a loss.
+        for (expected_percent, expected) in [(0, Some(200)), (1, None)] {
+            let mut paid = Arc::unwrap_or_clone(revision(2, Some(Paid)));
+            paid.data = Some(RawExtension(json!({"gain": {"expectedPercent": expected_percent}})));
+            let history = History(vec![revision(1, Some(Loss)), Arc::new(paid)]);
+            let until = history.waits_until(Duration::from_secs(10));
+            assert_eq!(until, expected.map(Duration::from_secs), "{expected_percent}");
         }
     }
 

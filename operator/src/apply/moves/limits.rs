@@ -15,10 +15,19 @@ struct Tracked {
     /// Whether the moves that were in progress when this replica began to lead are counted.
     is_seeded: bool,
     stopped: BTreeMap<ApplicationKey, usize>,
-    /// Since when the eviction of an actor is refused, and why.
-    not_evicted: BTreeMap<(ApplicationKey, String), (Moment, String)>,
+    /// Refused evictions by actor.
+    not_evicted: BTreeMap<(ApplicationKey, String), NotEvicted>,
     /// Microseconds per message of actors before their last move for measured load, until the history has them.
     services: BTreeMap<ApplicationKey, BTreeMap<String, f64>>,
+}
+
+/// Since when the eviction of an actor is refused, and why.
+#[derive(Debug)]
+struct NotEvicted {
+    since: Moment,
+    why: String,
+    /// The unit that it was to move to, once a reconcile has seen both.
+    to: Option<String>,
 }
 
 impl MoveTracker {
@@ -60,19 +69,23 @@ impl MoveTracker {
     /// Records that an eviction was refused.
     pub fn eviction_refused(&self, key: &ApplicationKey, actor: &str, why: &str, now: Moment) {
         let mut tracked = self.tracked();
-        tracked.not_evicted.entry((key.clone(), actor.to_owned())).or_insert_with(|| (now, why.to_owned()));
+        let refused = || NotEvicted { since: now, why: why.to_owned(), to: None };
+        tracked.not_evicted.entry((key.clone(), actor.to_owned())).or_insert_with(refused);
     }
 
-    /// Refused evictions of an application; those of actors that are not `wanted` to be evicted any more are forgotten.
-    pub fn not_evicted(
+    /// Refused evictions of an application, where `goal` is the unit that an actor is to move to. Those of actors that are to stay, or to
+    /// move elsewhere, are forgotten: another move has its own time.
+    pub fn not_evicted<'a>(
         &self,
         key: &ApplicationKey,
-        is_wanted: impl Fn(&str) -> bool,
+        goal: impl Fn(&str) -> Option<&'a str>,
     ) -> BTreeMap<String, (Moment, String)> {
         let mut tracked = self.tracked();
-        tracked.not_evicted.retain(|(of, actor), _| of != key || is_wanted(actor));
+        tracked.not_evicted.retain(|(of, actor), refused| {
+            of != key || goal(actor).is_some_and(|to| refused.to.get_or_insert_with(|| to.to_owned()) == to)
+        });
         let own = tracked.not_evicted.iter().filter(|((of, _), _)| of == key);
-        own.map(|((_, actor), refused)| (actor.clone(), refused.clone())).collect()
+        own.map(|((_, actor), refused)| (actor.clone(), (refused.since, refused.why.clone()))).collect()
     }
 
     /// Sets the service times of actors that are about to be moved for measured load.
@@ -124,6 +137,26 @@ mod tests {
         let mut objects = Objects::default();
         objects.read("test", &yaml).unwrap();
         Index::of(&objects)
+    }
+
+    #[test]
+    fn a_refused_eviction_counts_for_its_own_move_only() {
+        let (tracker, app) = (MoveTracker::default(), key("app"));
+        let at = Moment::from_secs;
+        let since = |goal: Option<&'static str>| {
+            tracker
+                .not_evicted(&app, |_| goal)
+                .into_values()
+                .map(|(since, _)| since.as_secs())
+                .collect::<Vec<_>>()
+        };
+        tracker.eviction_refused(&app, "a-0", "budget", at(10));
+        tracker.eviction_refused(&app, "a-0", "budget", at(20));
+        assert_eq!(since(Some("n/u")), [10]);
+        assert_eq!(since(Some("n/v")), [0; 0], "another move");
+        tracker.eviction_refused(&app, "a-0", "budget", at(30));
+        assert_eq!(since(Some("n/v")), [30]);
+        assert_eq!(since(None), [0; 0], "it stays");
     }
 
     #[test]

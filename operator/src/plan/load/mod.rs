@@ -22,7 +22,7 @@ use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::{Error, catch_panic};
 use crate::plan::load::commit::commit_moves;
 use crate::plan::load::outcome::{FinishedMoves, judge_moves};
-use crate::plan::load::report::{HeldUp, LoadVerdict, STALE_WINDOWS};
+use crate::plan::load::report::{HeldUp, LoadReport, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
 use crate::plan::load::surroundings::{SearchSurroundings, places_digest};
 use crate::queue::uid_tracker::UidTracker;
@@ -130,13 +130,26 @@ impl LoadPlanner {
             }
             return Ok(());
         };
+        restore_report(key, &application, ctx);
+        let would_move = ctx.load_reports.would_move(key);
         measure((key, &application), &policy, &windows, ctx)?;
         // Moves of an application that is being changed are not judged.
         let decision = ctx.caches.decision(key).ok().flatten().filter(|_| !ctx.planner.has_search(key));
-        let Some(decision) = decision.filter(|_| !application.spec.paused) else { return Ok(()) };
+        let decision = decision.filter(|_| !application.spec.paused);
+        let Some(decision) = decision else {
+            if application.spec.paused && ctx.load_reports.change(key, LoadReport::forget_would_move) {
+                self.last().remove(key);
+                ctx.caches.enqueue(key);
+            }
+            return Ok(());
+        };
         let held_up = held_up((key, &application), &decision, &policy, ctx);
         let places = places_digest(&decision);
         forget_outdated_verdict(key, (places, held_up), &policy, ctx);
+        if would_move && !ctx.load_reports.would_move(key) {
+            // Steady counters that are back, or a unit that is offered again, are no signal.
+            self.last().remove(key);
+        }
         let request = |windows: Windows, rule| LoadSearch {
             key,
             application: application.as_ref(),
@@ -155,7 +168,8 @@ impl LoadPlanner {
         {
             ctx.caches.enqueue(key);
         }
-        let surroundings = SearchSurroundings::of((key, &application), places, &policy, ctx);
+        let surroundings = SearchSurroundings::of((key, &application), places, (&policy, mode), ctx);
+        self.last().retain(|other, last| other != key || last.surroundings.has_settings_of(&surroundings));
         let Some((rule, signal)) = self.due_rule(key, &windows, &surroundings) else { return Ok(()) };
         if let Some(held_up) = held_up.filter(|_| mode == RebalanceMode::On) {
             report(key, (LoadVerdict::HeldUp(held_up), places), ctx);
@@ -274,6 +288,18 @@ impl LoadPlanner {
         let signal = last.as_ref().map_or(first, |last| last.signal(windows, surroundings));
         let rule = due_load_rule(last.map(|last| last.search), signal, moment())?;
         Some((rule, signal))
+    }
+}
+
+/// Shows what an earlier leader reported of an application's measured load, until this one has measured it.
+pub fn restore_report(key: &ApplicationKey, application: &ActorApplication, ctx: &Context) {
+    let status = application.status.as_ref().filter(|status| status.counters.is_some());
+    let Some(status) = status.filter(|_| ctx.load_reports.get(key).is_none()) else { return };
+    let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
+    if let Ok((policy, _)) = ctx.policies.in_force(name, &key.namespace)
+        && ctx.caches.index().is_judged_by_windows((key, application), &policy)
+    {
+        ctx.load_reports.restore(key, status);
     }
 }
 

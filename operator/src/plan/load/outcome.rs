@@ -61,7 +61,8 @@ fn finished_moves(decision: &Placement) -> Option<(&MicroTime, Vec<&MoveProgress
 /// second of Prometheus' clock.
 ///
 /// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the actors
-/// exchange more than before, at the first level that gains. `before` has the movers' service times before.
+/// exchange more than before, at the first level that gains. `before` has the movers' service times before. If a mover or a unit that it
+/// left is gone for as many windows again, the decision is not judged.
 ///
 /// # Errors
 /// When no snapshot can be taken.
@@ -81,7 +82,10 @@ pub async fn judge_moves(
         let mut stays = goes.clone();
         for (actor, from) in &due.moves {
             let actor = snapshot.actor(&format!("{}/{actor}", request.key));
-            let (Some(actor), Some(unit)) = (actor, snapshot.unit(from)) else { return Ok(None) };
+            let (Some(actor), Some(unit)) = (actor, snapshot.unit(from)) else {
+                // The unit may be back soon.
+                return Ok(due.is_overdue().then(|| due.not_judged()));
+            };
             stays[actor] = Some(unit);
         }
         gains.push(gains_by_level(snapshot, (&stays, &goes)));
@@ -134,6 +138,23 @@ impl DueJudgement {
             moves: running.into_iter().map(|it| (it.actor.clone(), it.from.clone())).collect(),
             windows,
         })
+    }
+
+    /// Whether twice as many windows have passed as are needed.
+    fn is_overdue(&self) -> bool {
+        self.windows >= 2 * JUDGED_WINDOWS
+    }
+
+    /// The outcome if a mover, or the unit that it left, is gone: the places before have no price any more.
+    fn not_judged(&self) -> MoveOutcome {
+        MoveOutcome {
+            decided_at: self.decided_at.clone(),
+            verdict: OutcomeVerdict::Superseded,
+            judged_at: micro_time(Timestamp::now()),
+            realised_percent: None,
+            messages_per_second: None,
+            pauses: self.pauses.clone(),
+        }
     }
 
     /// The first windows after the moves, counted from the newest.
@@ -240,6 +261,12 @@ mod tests {
                 ended.insert(0, ended[0] + 10.0);
             }
             assert_eq!(due, [None, None, None, None, Some(0..4), Some(1..5)], "{ahead}");
+        }
+        // Windows after which a unit that is gone is not waited for.
+        for (count, expected) in [(4, Some(false)), (7, Some(false)), (8, Some(true)), (3, None)] {
+            let ended: Vec<f64> = (0..count).rev().map(|at| 1100.0 + 10.0 * f64::from(at)).collect();
+            let due = DueJudgement::of(&running, 1090.0, &windows(&ended));
+            assert_eq!(due.map(|due| due.is_overdue()), expected, "{count} windows");
         }
     }
 

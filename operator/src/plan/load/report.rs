@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::{GateRule, GateVerdict, Moment};
 use counters::{MIN_SCRAPES, Windows};
-use crds::{CounterCoverage, MoveOutcome, labels};
+use crds::{ActorApplicationStatus, CounterCoverage, MoveOutcome, labels};
 use world::ApplicationKey;
 
 use crate::commit::elective::percent;
@@ -93,6 +93,8 @@ pub struct LoadReport {
     verdict_since: Moment,
     /// Digest of the places that it was made for.
     verdict_places: u64,
+    /// The condition `WouldMove` of an earlier leader, and for how many windows it is shown if there is no verdict.
+    earlier: Option<(Finding, u32)>,
     /// The outcome of the last moves.
     pub outcome: Option<MoveOutcome>,
 }
@@ -134,12 +136,31 @@ impl<T: Copy + Default + PartialEq> Held<T> {
 }
 
 impl LoadReport {
-    /// Observes the windows of an application after each of them.
+    /// What the status of an application shows of an earlier leader's report; `None` if counters were not read.
+    fn of_status(status: &ActorApplicationStatus) -> Option<Self> {
+        let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+        let holds = |type_: &str| of(type_).is_some_and(|condition| condition.status == "True");
+        let mut report = Self::default();
+        report.coverage.show(status.counters?);
+        report.unavailable.show(holds("CountersUnavailable"));
+        report.too_short.show(holds("WindowTooShort"));
+        report.earlier = of("WouldMove").and_then(|condition| {
+            let reason = REASONS.into_iter().find(|reason| *reason == condition.reason)?;
+            let message = condition.message.clone();
+            Some((Finding { type_: "WouldMove", holds: holds("WouldMove"), reason, message }, HELD_WINDOWS))
+        });
+        Some(report)
+    }
+
+    /// Observes the windows of an application after each of them. Without counters, no moves are known to pay.
     pub fn observe(&mut self, coverage: CounterCoverage, windows: &Windows) {
         self.coverage.observe(coverage);
+        self.earlier =
+            self.earlier.take().filter(|(_, left)| *left > 1).map(|(shown, left)| (shown, left - 1));
         // Without actors there is nothing to be measured.
         if coverage.wanted > 0 && windows.is_stale(STALE_WINDOWS) {
             self.unavailable.show(true);
+            self.forget_would_move();
         } else {
             self.unavailable.observe(false);
         }
@@ -169,6 +190,14 @@ impl LoadReport {
         }
     }
 
+    /// Forgets that moves would pay: nothing shows it any more.
+    pub fn forget_would_move(&mut self) {
+        if matches!(self.verdict, LoadVerdict::WouldMove { .. }) {
+            self.verdict = LoadVerdict::None;
+        }
+        self.earlier = self.earlier.take().filter(|(earlier, _)| !earlier.holds);
+    }
+
     /// Sets the verdict on moves from places with this digest.
     ///
     /// What would move keeps its numbers as long as the moves are the same. Under noise searches alternate between no gain, a small gain
@@ -190,15 +219,18 @@ impl LoadReport {
         };
         if !is_kept {
             (self.verdict, self.verdict_since, self.verdict_places) = (verdict, now, places);
+            self.earlier = None;
         }
     }
 
     /// The conditions of the application.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = vec![would_move(&self.verdict)];
+        let earlier = self.earlier.as_ref().filter(|_| self.verdict == LoadVerdict::None);
+        let mut findings =
+            vec![earlier.map_or_else(|| would_move(&self.verdict), |(shown, _)| shown.clone())];
         if self.unavailable.get() {
             let message = "none of the newest 4 windows is settled and has all counters: nothing moves for load, and plans use the last \
-                           measured numbers, or those of the manifest if there are none; check that the pods are scraped"
+                           measured numbers, or those of the manifest if there are none; check that the pods are scraped, and that they stay ready"
                 .to_owned();
             findings.push(Finding {
                 type_: "CountersUnavailable",
@@ -217,12 +249,18 @@ impl LoadReport {
     }
 }
 
+/// The reasons of the condition `WouldMove`.
+const REASONS: [&str; 8] =
+    ["Measuring", "NoGain", "Moving", "Judging", "Waiting", "SmallGain", "UncertainGain", "DryRun"];
+
 /// The condition of a verdict.
 fn would_move(verdict: &LoadVerdict) -> Finding {
     let (holds, reason, message) = match verdict {
-        LoadVerdict::None => {
-            (false, "Measuring", "no plan for measured load was made yet for the present places".to_owned())
-        }
+        LoadVerdict::None => (
+            false,
+            "Measuring",
+            "the current placement has not been evaluated on measured load yet".to_owned(),
+        ),
         LoadVerdict::NoGain { stays_put } => (false, "NoGain", no_gain(stays_put)),
         LoadVerdict::Decided { gain_percent, moves } => {
             let (count, are) =
@@ -235,15 +273,17 @@ fn would_move(verdict: &LoadVerdict) -> Finding {
         LoadVerdict::HeldUp(HeldUp::Moving) => {
             (false, "Moving", "further moves wait until those in progress are finished".to_owned())
         }
-        LoadVerdict::HeldUp(HeldUp::Judging) => {
-            (false, "Judging", "the last moves are judged by the next settled windows".to_owned())
-        }
+        LoadVerdict::HeldUp(HeldUp::Judging) => (
+            false,
+            "Judging",
+            "the gain of the last moves is measured over the next settled windows".to_owned(),
+        ),
         LoadVerdict::HeldUp(HeldUp::Waiting) => {
             let message = "the last moves did not pay, so further ones wait; see kubectl cairn history";
             (false, "Waiting", message.to_owned())
         }
         LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
-            (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
+            (false, "Measuring", format!("waiting for {needed} settled windows"))
         }
         LoadVerdict::Stays(GateVerdict::Small { least, .. }) => (
             false,
@@ -304,6 +344,21 @@ impl LoadReports {
         self.all().get(key).cloned()
     }
 
+    /// Whether the last plan of an application has moves that would pay.
+    pub fn would_move(&self, key: &ApplicationKey) -> bool {
+        self.all().get(key).is_some_and(|report| matches!(report.verdict, LoadVerdict::WouldMove { .. }))
+    }
+
+    /// Restores the report of an earlier leader from a status, unless there is one.
+    pub fn restore(&self, key: &ApplicationKey, status: &ActorApplicationStatus) {
+        let mut all = self.all();
+        if !all.contains_key(key)
+            && let Some(report) = LoadReport::of_status(status)
+        {
+            all.insert(key.clone(), report);
+        }
+    }
+
     /// Changes a report; returns whether what is shown changed.
     pub fn change(&self, key: &ApplicationKey, change: impl FnOnce(&mut LoadReport)) -> bool {
         let mut all = self.all();
@@ -322,166 +377,4 @@ impl LoadReports {
 }
 
 #[cfg(test)]
-mod tests {
-    use counters::{WindowEntry, WindowsFile};
-
-    use super::*;
-
-    #[test]
-    fn values_are_shown_after_four_equal_windows() {
-        let mut held = Held::default();
-        let mut shown = |values: &[u32]| {
-            for value in values {
-                held.observe(*value);
-            }
-            held.get()
-        };
-        assert_eq!(shown(&[]), 0);
-        assert_eq!(shown(&[0, 7, 7, 7]), 0);
-        assert_eq!(shown(&[8, 7, 7, 7]), 0);
-        assert_eq!(shown(&[7]), 7);
-        assert_eq!(shown(&[0, 0, 0, 7, 0, 0, 0]), 7, "not in a row");
-    }
-
-    #[test]
-    fn the_condition_names_the_moves_or_the_reason_for_none() {
-        let proposed = |gain_percent, node| {
-            let proposed = ProposedMove {
-                actor: "crop-0".into(),
-                from: "n1/cpus-0".into(),
-                to: format!("{node}/cpus-0"),
-                gain_percent,
-            };
-            LoadVerdict::WouldMove { rule: GateRule::Change, gain_percent, moves: vec![proposed] }
-        };
-        let mut report = LoadReport::default();
-        let reported = |report: &LoadReport| {
-            let Finding { holds, reason, message, .. } = report.findings().remove(0);
-            format!("{holds} {reason}: {message}")
-        };
-        assert_eq!(
-            reported(&report),
-            "false Measuring: no plan for measured load was made yet for the present places"
-        );
-        let mut shown = |minute, verdict| {
-            report.set_verdict((verdict, 1), Duration::from_mins(minute));
-            reported(&report)
-        };
-        let moves = "true DryRun: would move crop-0 from n1/cpus-0 to n2/cpus-0 (31 %): gains 31 % since the load changed; DryRun \
-                     moves nothing";
-        assert_eq!(shown(60, proposed(31, "n2")), moves);
-        assert_eq!(shown(65, proposed(29, "n3")), moves, "other moves within ten minutes");
-        assert_eq!(shown(80, proposed(29, "n2")), moves, "the same moves are not written again");
-        assert_eq!(shown(81, proposed(31, "n3")), moves.replace("n2", "n3"));
-        let small = |gain| LoadVerdict::Stays(GateVerdict::Small { gain, least: 0.1 });
-        let little = "false SmallGain: the best known moves gain less than the required 10 %";
-        let no_gain = |stays_put| LoadVerdict::NoGain { stays_put };
-        let uncertain = |gain| LoadVerdict::Stays(GateVerdict::Uncertain { gain });
-        let varies = |gain| {
-            format!("false UncertainGain: expected gain {gain} %, but it varies too much between windows")
-        };
-        assert_eq!(shown(82, small(0.051)), little);
-        assert_eq!(shown(93, small(0.07)), little);
-        assert_eq!(shown(94, no_gain(BTreeSet::new())), little, "not enough either");
-        assert_eq!(shown(95, uncertain(0.12)), varies(12));
-        assert_eq!(shown(96, no_gain(BTreeSet::new())), varies(12), "within ten minutes");
-        assert_eq!(shown(104, uncertain(0.14)), varies(12), "within ten minutes");
-        assert_eq!(shown(105, uncertain(0.14)), varies(14));
-        let none = "false NoGain: no moves with the required gain were found";
-        assert_eq!(shown(115, no_gain(BTreeSet::new())), none);
-        assert_eq!(shown(116, small(0.07)), none);
-        assert_eq!(
-            shown(116, no_gain(["db".to_owned()].into())),
-            "false NoGain: no moves with the required gain were found; actors of db are excluded from elective moves (pinned, \
-             cairn.dev/do-not-move, or node-bound volumes or claims without cairn.dev/may-move)"
-        );
-    }
-
-    #[test]
-    fn a_verdict_is_forgotten_when_it_no_longer_holds() {
-        let moved = ProposedMove {
-            actor: "crop-0".into(),
-            from: "n1/cpus-0".into(),
-            to: "n2/cpus-0".into(),
-            gain_percent: 31,
-        };
-        let proposed =
-            LoadVerdict::WouldMove { rule: GateRule::Steady, gain_percent: 31, moves: vec![moved] };
-        let decided = proposed.clone().decided();
-        let held_up = LoadVerdict::HeldUp;
-        let no_gain = LoadVerdict::NoGain { stays_put: BTreeSet::new() };
-        let (moving, judging, waiting) = (Some(HeldUp::Moving), Some(HeldUp::Judging), Some(HeldUp::Waiting));
-        // What holds moves up now, whether the places are those of the verdict, and the units that are offered.
-        for (verdict, now, expected) in [
-            (&decided, (moving, true, "n2/cpus-0"), decided.clone()),
-            (&decided, (judging, true, "n2/cpus-0"), held_up(HeldUp::Judging)),
-            (&decided, (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
-            (&decided, (None, false, "n2/cpus-0"), LoadVerdict::None),
-            (&held_up(HeldUp::Judging), (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
-            (&held_up(HeldUp::Waiting), (None, true, "n2/cpus-0"), LoadVerdict::None),
-            (&proposed, (None, true, "n2/cpus-0"), proposed.clone()),
-            // In DryRun moves of other plans hold nothing up.
-            (&proposed, (moving, true, "n2/cpus-0"), proposed.clone()),
-            (&proposed, (None, false, "n2/cpus-0"), LoadVerdict::None),
-            (&proposed, (None, true, "n1/cpus-0"), LoadVerdict::None),
-            (&no_gain, (None, false, "n2/cpus-0"), no_gain.clone()),
-        ] {
-            let mut report = LoadReport::default();
-            report.set_verdict((verdict.clone(), 7), Duration::from_mins(1));
-            let (held_up, is_same, offered) = now;
-            report.forget_outdated(held_up, if is_same { 7 } else { 8 }, |unit| unit == offered);
-            assert_eq!(report.verdict, expected, "{verdict:?} {now:?}");
-        }
-    }
-
-    /// Conditions after windows, the oldest first: whether each is usable, and the fewest scrapes of a pod in it.
-    fn conditions_after(wanted: i32, observed: &[(bool, u64)]) -> Vec<&'static str> {
-        let mut report = LoadReport::default();
-        let mut file = WindowsFile {
-            window_seconds: 10.0,
-            message_quantum: 1.0,
-            windows: Vec::new(),
-            messages: Vec::new(),
-            annoyance: Vec::new(),
-            actors: BTreeMap::new(),
-        };
-        let mut ended_at = 1000.0;
-        for (is_usable, scrapes) in observed {
-            let window = WindowEntry {
-                ended_at,
-                settled: *is_usable,
-                has_data: true,
-                min_scrapes: Some(*scrapes),
-                bad_value: false,
-                incomplete: false,
-                groups: [("g".to_owned(), [1, 1, 1, 0])].into(),
-            };
-            file.windows.insert(0, window);
-            ended_at += 10.0;
-            report.observe(CounterCoverage { covered: 0, wanted }, &Windows::of_file(&file));
-        }
-        report.findings().into_iter().skip(1).map(|finding| finding.type_).collect()
-    }
-
-    #[test]
-    fn missing_counters_are_reported_after_four_windows() {
-        let (unusable, usable, short) = ((false, 5), (true, 5), (true, 3));
-        let unavailable = vec!["CountersUnavailable"];
-        for (wanted, windows, expected) in [
-            (2, vec![usable; 8], vec![]),
-            (2, vec![unusable; 3], vec![]),
-            (2, vec![unusable; 4], unavailable.clone()),
-            (2, [vec![usable; 2], vec![unusable; 3]].concat(), vec![]),
-            (2, [vec![usable; 2], vec![unusable; 4]].concat(), unavailable.clone()),
-            // It ends after four windows that each have a usable one among the newest four.
-            (2, [vec![unusable; 4], vec![usable; 3]].concat(), unavailable.clone()),
-            (2, [vec![unusable; 4], vec![usable; 4]].concat(), vec![]),
-            (0, vec![unusable; 8], vec![]),
-            // A window with few scrapes is not usable either.
-            (2, [vec![usable; 2], vec![short; 3]].concat(), vec![]),
-            (2, [vec![usable; 2], vec![short; 4]].concat(), vec!["CountersUnavailable", "WindowTooShort"]),
-        ] {
-            assert_eq!(conditions_after(wanted, &windows), expected, "{wanted} {windows:?}");
-        }
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crds::{ActorApplication, Placement};
+use crds::{ActorApplication, Placement, RebalanceMode};
 use world::{ApplicationKey, Policy, UnitUse};
 
 use crate::plan::observe::kinds;
@@ -18,6 +18,8 @@ pub struct SearchSurroundings {
     places: Option<u64>,
     /// What uses the units of its actors.
     units: BTreeMap<String, UnitUse>,
+    /// Digest of what decides whether moves pay, and whether they are made.
+    settings: u64,
 }
 
 impl SearchSurroundings {
@@ -25,14 +27,20 @@ impl SearchSurroundings {
     pub fn of(
         (key, application): (&ApplicationKey, &ActorApplication),
         places: u64,
-        policy: &Policy,
+        (policy, mode): (&Policy, RebalanceMode),
         ctx: &Context,
     ) -> Self {
         Self {
             freed: ctx.caches.freed_counter(key, kinds(application).into_iter()),
             places: Some(places),
             units: ctx.caches.index().unit_use(key, policy),
+            settings: settings_digest(application, policy, mode),
         }
+    }
+
+    /// Whether mode, policy and movable groups are those of these surroundings; a search under others says nothing.
+    pub fn has_settings_of(&self, other: &Self) -> bool {
+        self.settings == other.settings
     }
 
     /// The same after a decision of the search: what remains to be done is searched once more.
@@ -55,6 +63,15 @@ pub fn places_digest(decision: &Placement) -> u64 {
     let places = decision.spec.assignments.iter().map(|it| (it.actor.as_str(), it.unit.as_str()));
     let mut hasher = DefaultHasher::new();
     places.collect::<BTreeSet<_>>().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Digest of mode, policy and groups that stay; equal in one process only.
+fn settings_digest(application: &ActorApplication, policy: &Policy, mode: RebalanceMode) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // Policies have no hash of their own.
+    format!("{mode:?} {policy:?}").hash(&mut hasher);
+    world::groups_that_stay(application).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -93,7 +110,7 @@ mod tests {
         let of = |freed, places: &[(&str, &str)]| SearchSurroundings {
             freed,
             places: Some(places_digest(&placement(places))),
-            units: BTreeMap::new(),
+            ..SearchSurroundings::default()
         };
         let before = of(3, &[("a-0", "n/u"), ("a-1", "n/v")]);
         for (now, expected) in [
@@ -108,6 +125,31 @@ mod tests {
         }
         // Its own decision may be cut, and withdrawn moves lead back to the places before.
         assert!(before.is_opportunity(&before.clone().decided()));
+    }
+
+    #[test]
+    fn mode_policy_and_movable_groups_are_settings() {
+        let application = |annotation: &str| -> ActorApplication {
+            serde_json::from_value(serde_json::json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
+                "metadata": {"name": "app", "annotations": {"note": "n", "cairn.dev/do-not-move": annotation}},
+                "spec": {"actors": [{"name": "a", "replicas": 1, "implementations":
+                    [{"kind": "cpu", "serviceTime": "1ms", "template": {"spec": {"containers": []}}}]}]}}))
+            .unwrap()
+        };
+        let policy = Policy::builtin("p");
+        let mut other_policy = policy.clone();
+        other_policy.rebalance.max_moves += 1;
+        let before = settings_digest(&application("false"), &policy, RebalanceMode::DryRun);
+        for (annotation, policy, mode, is_same) in [
+            ("false", &policy, RebalanceMode::DryRun, true),
+            ("unset", &policy, RebalanceMode::DryRun, true),
+            ("false", &policy, RebalanceMode::On, false),
+            ("true", &policy, RebalanceMode::DryRun, false),
+            ("false", &other_policy, RebalanceMode::DryRun, false),
+        ] {
+            let now = settings_digest(&application(annotation), policy, mode);
+            assert_eq!(now == before, is_same, "{annotation} {mode:?}");
+        }
     }
 
     #[test]

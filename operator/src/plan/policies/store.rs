@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
-use crate::plan::policies::versions::{self, KeptVersion, Text, check_program};
+use crate::plan::policies::versions::{self, KeptVersion, Text, check_program, check_strategy};
 
 /// The versions of one policy.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +85,7 @@ impl Policies {
 
     /// Adds a version; an error if it is invalid and the last valid one stays in force.
     pub fn learn(&self, config_map: &ConfigMap) -> Result<(), PolicyError> {
-        let read = Policy::read(config_map).and_then(check_program);
+        let read = Policy::read(config_map).and_then(check_strategy).and_then(check_program);
         let mut all = self.lock();
         let known = all.entry(config_map.name_any()).or_default();
         known.uid = Some(config_map.uid().unwrap_or_default());
@@ -244,7 +244,7 @@ impl Policies {
                 (None, Some(problem)) => {
                     Err(Error::Policy(format!("{problem}; no earlier valid version exists")))
                 }
-                (None, None) => Err(Error::Policy(format!("policy {name} is not read yet"))),
+                (None, None) => Err(Error::Policy(format!("policy {name} has not been loaded yet"))),
             },
             None => {
                 let known = all.iter().filter(|(_, known)| there(known) && known.is_for(namespace));

@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use policy::Program;
-use world::{PROGRAM, Policy, PolicyError};
+use portfolio::Purpose;
+use world::{PARAMETERS, PROGRAM, Policy, PolicyError};
 
 /// The data of a policy's ConfigMap.
 pub type Text = BTreeMap<String, String>;
@@ -75,6 +76,21 @@ pub fn revision((namespace, name): (&str, &str), uid: &str, number: i64, text: &
     }
 }
 
+/// The policy, if its search strategy may be used for planning.
+///
+/// # Errors
+/// There is no such strategy, or it is for comparisons alone.
+pub fn check_strategy(policy: Policy) -> Result<Policy, PolicyError> {
+    match portfolio::strategy(&policy.strategy, Purpose::Production) {
+        Ok(_) => Ok(policy),
+        Err(problem) => Err(PolicyError {
+            name: policy.name,
+            place: format!("{PARAMETERS}, strategy"),
+            problem: problem.to_string(),
+        }),
+    }
+}
+
 /// Rejects a program that is invalid in any snapshot.
 pub fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
     let faults = policy.program.as_deref().map(Program::parse).and_then(Result::err).unwrap_or_default();
@@ -89,4 +105,23 @@ pub fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
         place: format!("{PROGRAM} line {} column {}", first.line(), first.column()),
         problem: format!("{}{more}", first.problem()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_needs_a_strategy_that_plans() {
+        let refused = |strategy: &str| {
+            let policy = Policy::parse("p", &format!("strategy: {strategy}")).unwrap();
+            check_strategy(policy).err().map(|problem| problem.to_string())
+        };
+        assert_eq!(refused("asp"), None);
+        for strategy in ["greedyy", "metis"] {
+            let problem = refused(strategy).unwrap();
+            assert!(problem.starts_with("policy p: policy.yaml, strategy: "), "{problem}");
+            assert!(problem.contains(strategy), "{problem}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ impl Index {
     }
 
     /// Whether windows judge moves of an application for load, whether or not it is measured at present.
-    pub(crate) fn is_judged_by_windows(
+    pub fn is_judged_by_windows(
         &self,
         (key, application): (&ApplicationKey, &ActorApplication),
         policy: &Policy,

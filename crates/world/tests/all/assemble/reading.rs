@@ -106,6 +106,16 @@ fn invalid_policies_name_the_line() {
         ]
         .join("\n")
     );
+    // Numbers that no snapshot can add up would stop planning under the newest version.
+    let largest = "moveCost: {fixed: 1000000000}\nexchangeCost: {otherNode: 1000000, otherKind: 1000000}";
+    assert!(Policy::parse("p", largest).is_ok());
+    for (text, expected) in [
+        ("moveCost: {fixed: 1000000001}", "moveCost.fixed: 1000000001; must be at most 1000000000"),
+        ("exchangeCost: {otherZone: 1000001}", "exchangeCost: 1000001; must be at most 1000000"),
+        ("exchangeCost: {kinds: {cpu: {gpu: 9000000}}}", "exchangeCost: 9000000; must be at most 1000000"),
+    ] {
+        assert_eq!(message(text), format!("policy p: policy.yaml, {expected}"));
+    }
     assert_eq!(
         message("exchangeCost: {kinds: {cpu: {cpu: 1, cpu: 2}}}"),
         "policy p: policy.yaml line 1 column 29, exchangeCost.kinds.cpu.cpu: `cpu` is given twice; keep one"
