@@ -134,6 +134,10 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     })
     .await;
 
+    // the status of one object does not wait for that of another
+    for (name, condition) in [("status-of-instance", "Placed"), ("status-of-placement", "Ready")] {
+        env.wait_until(name, |state| state.message(condition, "True").map(drop)).await;
+    }
     // without events the failure is reported in a condition
     let without_events = env
         .wait_until(WITHOUT_EVENTS, |state| {

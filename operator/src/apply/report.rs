@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{Moment, Refusal};
-use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology};
+use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement, PlacementStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -49,7 +49,12 @@ pub async fn report(
         (world::owned_objects(&index, application), world::desired_actors(&index, application))
     };
     let others_starting = ctx.recent_starts.others_starting(key, moment());
-    let requeue_in = report_instances(&actors, ctx, &own, (outcome, others_starting)).await?;
+    // A failed write keeps none of the others from being made.
+    let instances = report_instances(&actors, ctx, &own, (outcome, others_starting)).await;
+    let (requeue_in, mut failed) = match instances {
+        Ok(requeue_in) => (requeue_in, None),
+        Err(error) => (None, Some(error)),
+    };
     let mut reported = StatusReport { written: false, requeue_at: requeue_in.map(|next| moment() + next) };
     let next_count_report = ctx.status_throttle.next_count_report(key, moment());
     let mut is_due = |only_counts: bool| {
@@ -80,19 +85,11 @@ pub async fn report(
         let moves = move_progress(decision, &observed, outcome.judged.as_ref(), now);
         let placement =
             placement_status(decision, (&instances, &outcome.waiting), (to_status(refusals), moves), now);
-        let before = decision.status.clone().unwrap_or_default();
-        let mut newest = None;
-        if before != placement && is_due(phase::only_counts(&before, &placement)) {
-            let written = ctx.writer.apply_status(decision, &placement).await?;
-            ctx.caches.record_written(written.clone());
-            record_steps(application, (&before.moves, &placement), ctx).await;
-            newest = Some(written);
-        }
-        let newest = newest.as_ref().unwrap_or(decision);
-        if let Some(moves) = moves_without_finished(newest) {
-            ctx.caches.record_written(ctx.writer.patch_placement_moves(newest, &moves).await?);
+        let is_due = |before: &PlacementStatus| is_due(phase::only_counts(before, &placement));
+        match report_placement(application, decision, &placement, is_due, ctx).await {
             // The status has room for others now.
-            relisted_at = Some(moment());
+            Ok(is_relisted) => relisted_at = is_relisted.then(moment),
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
     // The cached status is newer, so a status just written is not written again.
@@ -103,8 +100,33 @@ pub async fn report(
             ctx.writer.apply_status(newest.as_ref(), &status).await?;
         }
     }
+    if let Some(error) = failed {
+        return Err(error);
+    }
     reported.requeue_at = relisted_at.into_iter().chain(reported.requeue_at).min();
     Ok(reported)
+}
+
+/// Writes a changed status of the Placement, and drops moves that were finished; returns whether there were any.
+async fn report_placement(
+    application: &ActorApplication,
+    decision: &Placement,
+    status: &PlacementStatus,
+    is_due: impl FnOnce(&PlacementStatus) -> bool,
+    ctx: &Context,
+) -> Result<bool, Error> {
+    let before = decision.status.clone().unwrap_or_default();
+    let mut newest = None;
+    if before != *status && is_due(&before) {
+        let written = ctx.writer.apply_status(decision, status).await?;
+        ctx.caches.record_written(written.clone());
+        record_steps(application, (&before.moves, status), ctx).await;
+        newest = Some(written);
+    }
+    let newest = newest.as_ref().unwrap_or(decision);
+    let Some(moves) = moves_without_finished(newest) else { return Ok(false) };
+    ctx.caches.record_written(ctx.writer.patch_placement_moves(newest, &moves).await?);
+    Ok(true)
 }
 
 /// Writes changed statuses of Instances; returns when deferred ones are due.
