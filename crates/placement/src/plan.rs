@@ -197,8 +197,13 @@ pub fn plan(
         // Neither an answer nor a verdict was found without these places.
         Err(_) => None,
     };
-    let any = plan_under(derived, snapshot, strategy, judge, budget)?;
-    Ok(strict.filter(|strict| strict.unplaced.len() <= any.unplaced.len()).unwrap_or(any))
+    match (plan_under(derived, snapshot, strategy, judge, budget), strict) {
+        (Ok(any), Some(strict)) if strict.unplaced.len() > any.unplaced.len() => Ok(any),
+        (Err(error), Some(_)) if error.is_defect() => Err(error),
+        // It is feasible and judged, whatever became of the second try.
+        (_, Some(strict)) => Ok(strict),
+        (any, None) => any,
+    }
 }
 
 /// A plan under what is derived.
