@@ -360,7 +360,7 @@ impl Machine {
             _ => None,
         };
         if let Some(Err(trouble)) = &outcome
-            && trouble.is_without_library()
+            && trouble.hides_health()
         {
             // what the driver said before is added below, with its own health
             merge::mark_unknown(spec);

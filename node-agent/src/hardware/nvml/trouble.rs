@@ -60,11 +60,11 @@ impl Trouble {
 }
 
 impl Trouble {
-    /// Whether the health of GPUs is unknown, as the library or the driver is missing or inaccessible.
-    pub fn is_without_library(&self) -> bool {
+    /// Whether nothing is known of the health of GPUs. A replaced driver is loaded by the next process of the agent.
+    pub fn hides_health(&self) -> bool {
         match self {
-            Self::NoLibrary(_) | Self::NoDriver | Self::Denied | Self::Mismatch => true,
-            Self::Replaced(_) | Self::Failed(_) => false,
+            Self::NoLibrary(_) | Self::NoDriver | Self::Denied | Self::Mismatch | Self::Failed(_) => true,
+            Self::Replaced(_) => false,
         }
     }
 }

@@ -12,6 +12,8 @@ use crate::numbers::{Exact, floor, quantity};
 
 /// The standard attribute for the PCI address of a device.
 const PCI_BUS_ID: &str = "resource.kubernetes.io/pciBusID";
+/// Ends of attributes of drivers that name the board of a device. Older versions of NVIDIA's driver have their own name for the PCI address.
+const OF_BOARD: [&str; 3] = ["/pciBusID", "/pcieBusID", "/parentUUID"];
 
 /// Names of attributes for the NUMA node, without their domain, by the drivers that have one.
 const NUMA_NODE: [&str; 3] = ["numaNode", "numa", "numaNodeID"];
@@ -97,11 +99,11 @@ impl SliceDevice {
 
     /// The agent's device, and the attribute by which it is found.
     pub fn described_by<'a>(&self, topology: &'a NodeTopologySpec) -> Option<(&str, &'a crds::Device)> {
-        let names = self.strings().filter(|(name, _)| *name == PCI_BUS_ID || name.ends_with("/uuid"));
+        let names = self.strings().filter(|(name, _)| is_of_board(name) || name.ends_with("/uuid"));
         // A partition has the PCI address of its GPU; its own id is more specific.
         let mut found: Vec<_> =
             names.filter_map(|(name, value)| Some((name, topology.device_of(value)?))).collect();
-        found.sort_by_key(|(name, _)| *name == PCI_BUS_ID);
+        found.sort_by_key(|(name, _)| is_of_board(name));
         found.first().copied()
     }
 
@@ -273,6 +275,11 @@ pub fn allocated_devices(claim: &ResourceClaim) -> Vec<DeviceKey> {
     .collect()
 }
 
+/// Whether an attribute names the board of a device, which its partitions share.
+fn is_of_board(attribute: &str) -> bool {
+    OF_BOARD.iter().any(|end| attribute.ends_with(end))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,6 +318,28 @@ mod tests {
         let topology = NodeTopologySpec { devices: vec![gpu], links: Vec::new() };
         let numa = |device: &SliceDevice| device.described(&topology).and_then(|it| it.numa_node);
         assert_eq!((numa(a), numa(b)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_own_id_before_that_of_its_board() {
+        let device = |id: &str, aliases: &[&str]| crds::Device {
+            id: id.to_owned(),
+            aliases: aliases.iter().map(|it| (*it).to_owned()).collect(),
+            ..crds::Device::default()
+        };
+        let devices = vec![device("board", &["0000:05:00.0", "GPU-1"]), device("part", &["MIG-1"])];
+        let topology = NodeTopologySpec { devices, links: Vec::new() };
+        for (attributes, expected) in [
+            ("pcieBusID: {string: '0000:05:00.0'}", Some("board")),
+            ("pcieBusID: {string: '0000:05:00.0'}, uuid: {string: MIG-1}", Some("part")),
+            // The agent does not list the partition.
+            ("parentUUID: {string: GPU-1}, uuid: {string: MIG-2}", Some("board")),
+            ("productName: {string: '0000:05:00.0'}", None),
+        ] {
+            let found = read_all(&format!("{{name: a, attributes: {{{attributes}}}}}"));
+            let found = found[0].described(&topology).map(|device| device.id.as_str());
+            assert_eq!(found, expected, "{attributes}");
+        }
     }
 
     #[test]
