@@ -157,7 +157,9 @@ impl Scene<'_> {
                 .iter()
                 .map(|group| usize::try_from(group.replicas).unwrap_or(0))
                 .sum();
-            let Some(decision) = decisions.get_opt(name).await? else { bail!("nothing is decided yet") };
+            let Some(decision) = decisions.get_opt(name).await? else {
+                bail!("no placement has been decided yet")
+            };
             ensure!(
                 before.is_none_or(|before| before.metadata.generation < decision.metadata.generation),
                 "nothing new is decided yet"

@@ -110,10 +110,10 @@ fn fault(schema: &Value, value: &Value, at: &str) -> Option<Fault> {
     let is_flexible = schema["x-kubernetes-int-or-string"] == true;
     let (expected, fits) = match schema["type"].as_str() {
         _ if value.is_null() => return None,
-        _ if is_flexible => ("an integer or a text", value.is_i64() || value.is_string()),
-        Some("object") => ("an object with named fields", value.is_object()),
+        _ if is_flexible => ("an integer or a string", value.is_i64() || value.is_string()),
+        Some("object") => ("an object", value.is_object()),
         Some("array") => ("a list", value.is_array()),
-        Some("string") => ("a text", value.is_string()),
+        Some("string") => ("a string", value.is_string()),
         Some("boolean") => ("true or false", value.is_boolean()),
         Some("integer") => ("an integer", value.is_i64()),
         Some("number") => ("a number", value.is_number()),

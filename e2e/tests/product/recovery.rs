@@ -185,7 +185,7 @@ async fn a_deleted_placement_moves_no_actor() {
     env.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
     env.wait_until("app", |state| {
         let message = state.message("Placed", "False")?;
-        ensure!(message == "nothing is decided yet", "{message}");
+        ensure!(message == "no placement has been decided yet", "{message}");
         Ok(())
     })
     .await;
@@ -223,7 +223,7 @@ async fn actors_without_a_placement_keep_their_units() {
     env.namespace.kubectl(["delete", "placement", "first"]).await.unwrap();
     env.wait_until("first", |state| {
         let message = state.message("Placed", "False")?;
-        ensure!(message == "nothing is decided yet", "{message}");
+        ensure!(message == "no placement has been decided yet", "{message}");
         Ok(())
     })
     .await;

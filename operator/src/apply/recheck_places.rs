@@ -67,5 +67,5 @@ fn enqueue_replan_with_backoff(key: &ApplicationKey, ctx: &Context) -> Moment {
         return until;
     }
     ctx.enqueue_replan(key);
-    ctx.back_off(backoff_key, "one may not be taken", None)
+    ctx.back_off(backoff_key, "the assigned unit is no longer feasible", None)
 }

@@ -51,7 +51,7 @@ pub async fn commit(
         let mut other = Outcome::default();
         let recorded = Box::pin(record_decisions((application, key), before, ctx, &mut other)).await;
         if let Err(error) = recorded {
-            tracing::warn!(error = error.chain(), "a decision that is replaced is missing in the history");
+            tracing::warn!(error = error.chain(), "failed to record the replaced decision in the history");
         }
     }
     let mut placement = Placement::new(&application.name_any(), spec);

@@ -210,7 +210,7 @@ fn findings(
     };
     let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
     let placed_message = match spec {
-        None => "nothing is decided yet".to_owned(),
+        None => "no placement has been decided yet".to_owned(),
         Some(spec) if spec.unplaced.is_empty() => {
             format!("all {wanted} actors are placed: {}{}", describe_objective(spec), describe_left(spec))
         }

@@ -289,7 +289,11 @@ impl Caches {
         let before: BTreeSet<String> = self.index().stale_agents().cloned().collect();
         for node in before.symmetric_difference(silent) {
             let is_silent = silent.contains(node);
-            tracing::info!(node, is_silent, "agent lease expired, or was renewed");
+            if is_silent {
+                tracing::warn!(node, "agent lease expired");
+            } else {
+                tracing::info!(node, "agent lease renewed");
+            }
             self.change_node(node, true, |index| index.set_agent_stale(node, is_silent));
         }
     }

@@ -265,7 +265,7 @@ fn actors(
             unit: status.and_then(|status| status.unit.clone()),
             kind: instance.spec.template.kind.clone(),
             pod: status.and_then(|status| status.pod.clone()),
-            state: "not wanted any more".to_owned(),
+            state: "being removed".to_owned(),
         });
     }
     actors

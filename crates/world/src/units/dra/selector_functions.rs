@@ -302,7 +302,7 @@ fn truth(value: Value) -> ResolveResult {
         Value::String(text) => match text.as_str() {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
-            _ => Err(failed("bool", "the text is no truth value")),
+            _ => Err(failed("bool", "the string is not a boolean")),
         },
         _ => Err(ExecutionError::NoSuchOverload),
     }
