@@ -298,7 +298,8 @@ $(DONE)/load-tick: | bench-programs
 	@$(BAD_COUNTERS) cargo test --locked --workspace --test product bad_facts -- --nocapture > $@.bad.log 2>&1 || { tail -40 $@.bad.log; exit 1; }
 	@{ sed -n '/^# Reading/,$$p' $@.log; \
 		printf '\nAn operator on a control plane, two nodes and an application of four actors, reads a real Prometheus with windows of 3 s through a proxy that makes the answers\n'; \
-		printf 'bad. Nothing would move, or the run fails; refused samples and windows are counted by reason. The peak is the resident memory of the process (target 300 MB).\n\n'; \
+		printf 'bad. Nothing would move, or the run fails; refused samples and windows are counted by reason. The peak is the resident memory of the process (target 300 MB). A second\n'; \
+		printf 'Prometheus has a million series of foreign pods. At the end, true samples of another hot pair are followed.\n\n'; \
 		printf '| messages of the pairs | windows | counted as | peak, MB |\n|---|---:|---|---:|\n'; \
 		grep '^| ' $@.bad.log; \
 		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench tick\n' $(COMMIT) $(shell nproc); \
