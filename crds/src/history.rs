@@ -39,7 +39,7 @@ pub struct MoveOutcome {
     /// The gain on the load that was measured afterwards, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realised_percent: Option<i64>,
-    /// Messages between the actors per second afterwards.
+    /// Messages that the actors processed per second afterwards or, if they do not report these, sent each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<i64>,
     /// By actor: how long it was down for its move, in milliseconds.

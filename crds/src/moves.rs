@@ -49,7 +49,7 @@ pub struct DecidedGain {
     /// When they were decided.
     pub decided_at: MicroTime,
 
-    /// Messages between the actors per second before the moves, as measured.
+    /// Messages that the actors processed per second before the moves or, if they do not report these, sent each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub messages_per_second: Option<i64>,

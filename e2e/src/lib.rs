@@ -58,6 +58,7 @@ pub mod command;
 pub mod control_plane;
 pub mod demo;
 pub mod demo_loop;
+pub mod etcd;
 pub mod footprint;
 pub mod gate;
 pub mod gpus;

@@ -257,9 +257,22 @@ pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
 ///
 /// HTTP/1.0, so that the body ends with the connection and is never chunked.
 pub async fn http(port: u16, path: &str) -> Result<Answer> {
+    request(port, ("GET", path), "").await
+}
+
+/// Sends `POST path` with a body in JSON to 127.0.0.1 at `port`, likewise.
+pub async fn http_post(port: u16, path: &str, body: &str) -> Result<Answer> {
+    request(port, ("POST", path), body).await
+}
+
+async fn request(port: u16, (method, path): (&str, &str), body: &str) -> Result<Answer> {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
     let ask = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").as_bytes()).await?;
+        stream.write_all((head + body).as_bytes()).await?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
         std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())

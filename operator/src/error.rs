@@ -182,6 +182,11 @@ pub fn failed_work(errors: &[Error]) -> Option<(&'static str, String)> {
 pub struct Failures(Vec<Error>);
 
 impl Failures {
+    /// Whether no step failed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value, or nothing if the step failed; the error is kept.
     ///
     /// # Errors

@@ -141,14 +141,15 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
     let (caches, owned_resources, feeds) = feeds::watch(
-        &client,
+        (&client, &metrics.watch_errors),
         &config.election.namespace,
         requests,
         pools_changed.clone(),
         policies.clone(),
         refused,
     );
-    let (agent_leases, agent_feeds) = agents::start(&client, &caches, &config.planning);
+    let (agent_leases, agent_feeds) =
+        agents::start((&client, &metrics.watch_errors), &caches, &config.planning);
     let mut watches: JoinSet<()> = feeds.into_iter().chain(agent_feeds).collect();
     let (warm, is_warm) = tokio_watch::channel(false);
     let liveness = liveness::Liveness::new(config.election.stall_limit());
@@ -433,9 +434,11 @@ mod tests {
         tokio::spawn(axum::serve(listener, pages).into_future());
         let client = Client::try_from(kube::Config::new(address.parse().unwrap())).unwrap();
         let config = Config::parse_from(["cairn-operator", "--agent-namespace=agents"]);
+        let metrics = metrics::Metrics::new(prometheus::Registry::new()).unwrap();
         let (store, _) = kube::runtime::reflector::store();
         let caches = Arc::new(caches::Caches::new(store, mpsc::unbounded().0, Arc::default(), Vec::new()));
-        let (_agent_leases, feeds) = agents::start(&client, &caches, &config.planning);
+        let (_agent_leases, feeds) =
+            agents::start((&client, &metrics.watch_errors), &caches, &config.planning);
         assert_eq!(feeds.len(), 2, "the watch, and the periodic check");
         let mut watches = JoinSet::new();
         let tasks: Vec<_> = feeds.into_iter().map(|feed| watches.spawn(feed)).collect();

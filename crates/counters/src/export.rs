@@ -78,6 +78,9 @@ pub struct ActorEntry {
     pub service: Vec<f32>,
     /// Messages to actors that are not listed; absent where it reported nothing.
     pub other: Vec<Option<f32>>,
+    /// Messages that it processed; absent where not reported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processed: Vec<Option<f32>>,
     /// Whether it was busy all the time.
     pub saturated: Vec<bool>,
 }
@@ -146,10 +149,13 @@ impl Windows {
                 let (work, other) = (at(&entry.work, column), at(&entry.other, column));
                 columns.work[column] = work.unwrap_or_default();
                 columns.other[column] = other.unwrap_or_default();
+                let processed = at(&entry.processed, column);
+                columns.processed[column] = processed.unwrap_or_default();
                 columns.service[column] = at(&entry.service, column);
                 let mask = |is_set: bool| if is_set { bit(column) } else { 0 };
                 columns.worked |= mask(work.is_some());
                 columns.reported |= mask(other.is_some());
+                columns.has_processed |= mask(processed.is_some());
                 columns.saturated |= mask(at(&entry.saturated, column));
             }
             let name = self.name(name);
@@ -193,6 +199,10 @@ fn entry(actor: &ActorColumns, slots: &[WindowSlot]) -> ActorEntry {
         work: if_set(actor.worked, &actor.work),
         service: columns().map(|column| actor.service[column]).collect(),
         other: if_set(actor.reported, &actor.other),
+        processed: match actor.has_processed {
+            0 => Vec::new(),
+            reported => if_set(reported, &actor.processed),
+        },
         saturated: columns().map(|column| actor.saturated & bit(column) != 0).collect(),
     }
 }

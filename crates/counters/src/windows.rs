@@ -117,8 +117,11 @@ pub(crate) struct ActorColumns {
     pub service: Column,
     /// Messages to actors that are not listed.
     pub other: Column,
+    /// Messages that it processed.
+    pub processed: Column,
     pub reported: u16,
     pub worked: u16,
+    pub has_processed: u16,
     pub saturated: u16,
 }
 
@@ -253,9 +256,25 @@ impl Windows {
         let slots = self.chosen(choice);
         let measured: Vec<f64> = slots.iter().map(|slot| f64::from(columns.service[slot.column])).collect();
         let measured: Vec<f64> = measured.into_iter().filter(|service| *service > 0.0).collect();
-        #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
-        let windows = measured.len() as f64;
-        (!measured.is_empty()).then(|| measured.iter().sum::<f64>() / windows)
+        mean(&measured)
+    }
+
+    /// Messages of the application per second: those that its actors processed or, if no actor reports them, sent each other.
+    ///
+    /// An actor counts with the mean of the windows in which it reports.
+    pub fn messages_per_second(&self, choice: WindowChoice) -> f64 {
+        let slots = self.chosen(choice);
+        let mean = |actor: &ActorColumns| {
+            let reported = slots.iter().filter(|slot| actor.has_processed & bit(slot.column) != 0);
+            let processed: Vec<f64> = reported.map(|slot| f64::from(actor.processed[slot.column])).collect();
+            mean(&processed)
+        };
+        let processed: Vec<f64> = self.actors.values().filter_map(mean).collect();
+        let messages = match processed.is_empty() {
+            true => self.load(choice).total_messages(),
+            false => processed.iter().sum(),
+        };
+        messages / self.scale.window_seconds
     }
 
     pub(crate) fn usable(&self) -> impl Iterator<Item = &WindowSlot> {
@@ -287,8 +306,10 @@ impl Windows {
         }
         for actor in self.actors.values_mut() {
             (actor.work[column], actor.service[column], actor.other[column]) = (0.0, 0.0, 0.0);
-            actor.kinds[column] = None;
-            for mask in [&mut actor.reported, &mut actor.worked, &mut actor.saturated] {
+            (actor.kinds[column], actor.processed[column]) = (None, 0.0);
+            let masks =
+                [&mut actor.reported, &mut actor.worked, &mut actor.has_processed, &mut actor.saturated];
+            for mask in masks {
                 *mask &= !bit(column);
             }
         }
@@ -322,6 +343,10 @@ impl Windows {
             if has_reported {
                 columns.reported |= bit(column);
                 columns.other[column] = other;
+            }
+            if let Some(processed) = increases.processed {
+                columns.has_processed |= bit(column);
+                columns.processed[column] = single(processed);
             }
             if let Some(work) = work {
                 columns.worked |= bit(column);
@@ -368,6 +393,13 @@ impl Windows {
         self.actors.retain(|_, actor| actor.kinds.iter().any(Option::is_some));
         self.names.retain(|name| Arc::strong_count(name) > 1);
     }
+}
+
+/// Mean of numbers of at most 16 windows; `None` without any.
+fn mean(numbers: &[f64]) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
+    let count = numbers.len() as f64;
+    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / count)
 }
 
 /// The number with 24 bits.

@@ -13,6 +13,7 @@ metric_names! {
     GAIN_RATIO = Gauge "cairn_operator_gain_ratio" ["namespace", "application", "kind"] "Gain of the last moves of an application that were made for a gain: expected, and realised on the load that was measured afterwards.";
     REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans discarded before they were committed: overtaken by a change of the cluster.";
     PLANS_JUDGED = Counter "cairn_operator_plans_judged_total" ["judged"] "Plans by what clingo verified before they were committed: all, parts, scaled, constraints, scaled-constraints or none; mismatch if it disagreed, or a claim of optimality was refuted, and the plan was discarded.";
+    WATCH_ERRORS = Counter "cairn_operator_watch_errors_total" ["kind"] "Failed list and watch requests by kind of the objects; each is retried with backoff.";
     WRITES = Counter "cairn_operator_writes_total" ["kind", "verb"] "Writes to the API server by kind and verb.";
     ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications by state: wanted, placed, running or ready.";
     AGENT_LEASE_EXPIRED = Gauge "cairn_operator_agent_lease_expired" ["node"] "1 for each node of the cluster whose agent's Lease expired; exposed by the leader.";

@@ -175,13 +175,17 @@ impl BadPrometheus {
         Ok(answer)
     }
 
-    /// The answer of the Prometheus that has only foreign pods.
+    /// The answer of the Prometheus that has only foreign pods, as if its samples were of the time that is asked for.
     async fn ask_for_foreign(&self, form: &str) -> anyhow::Result<Response> {
-        let parameters = form.split('&').filter(|it| !it.starts_with("time="));
-        let form = parameters.collect::<Vec<_>>().join("&");
+        let (times, others): (Vec<&str>, Vec<&str>) =
+            form.split('&').partition(|parameter| parameter.starts_with("time="));
+        let asked = times.first().and_then(|time| Some(time.split_once('=')?.1.to_owned()));
+        let form = others.join("&");
         let time = FOREIGN_SECONDS[FOREIGN_SECONDS.len() - 1];
         let answer = http(self.foreign, &format!("/api/v1/query?{form}&time={time}")).await?;
-        Ok((StatusCode::from_u16(answer.status)?, answer.body).into_response())
+        let asked = asked.unwrap_or_else(|| format!("{:.3}", since_1970().as_secs_f64()));
+        let body = answer.body.replace(&format!("[{time},"), &format!("[{asked},"));
+        Ok((StatusCode::from_u16(answer.status)?, body).into_response())
     }
 
     fn set(&self, fault: Fault) {

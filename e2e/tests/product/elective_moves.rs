@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
-use crds::{MoveDecision, MoveProgress, MoveStep, labels};
+use crds::{MoveDecision, MoveOutcome, MoveProgress, MoveStep, labels};
 use e2e::{
     Gate, SimulatedNode,
     bench::size,
@@ -28,7 +28,7 @@ use crate::would_move::{AFTER, apply_hub, samples, workers_by_place};
 /// The policy of the application whose hot pair changes.
 const POLICY: &str = "moves";
 
-fn moves(state: &AppState) -> &[MoveProgress] {
+pub fn moves(state: &AppState) -> &[MoveProgress] {
     state.decision.as_ref().and_then(|decision| decision.status.as_ref()).map_or(&[], |it| &it.moves)
 }
 
@@ -54,19 +54,30 @@ fn most_down(history: &PodHistory, wanted: usize) -> usize {
 }
 
 /// The output of `kubectl cairn history`.
-async fn history(env: &TestEnv, name: &str) -> String {
+pub async fn history(env: &TestEnv, name: &str) -> String {
     let mut command = cluster().kubectl_cairn().unwrap();
     let output = command.args(["history", name, "-n", env.namespace.name()]).output().await.unwrap();
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// How often each actor of an application was moved, by its history, in which each decision stands once.
-async fn moves_in_history(env: &TestEnv, name: &str) -> BTreeMap<String, usize> {
+/// The history of an application.
+async fn revisions(env: &TestEnv, name: &str) -> Vec<ControllerRevision> {
     let (of_it, history) = (labels::APPLICATION, labels::HISTORY);
     let of_it = ListParams::default().labels(&format!("{of_it}={name},{history}={}", labels::MOVES));
-    let revisions = env.api::<ControllerRevision>().list(&of_it).await.unwrap().items;
+    env.api::<ControllerRevision>().list(&of_it).await.unwrap().items
+}
+
+/// The outcomes in the history of an application.
+pub async fn outcomes(env: &TestEnv, name: &str) -> Vec<MoveOutcome> {
+    let revisions = revisions(env, name).await;
+    let texts = revisions.iter().filter_map(|it| it.annotations().get(labels::OUTCOME));
+    texts.map(|text| serde_json::from_str(text).unwrap()).collect()
+}
+
+/// How often each actor of an application was moved, by its history, in which each decision stands once.
+async fn moves_in_history(env: &TestEnv, name: &str) -> BTreeMap<String, usize> {
     let (mut moved, mut decided) = (BTreeMap::new(), Vec::new());
-    for revision in revisions {
+    for revision in revisions(env, name).await {
         let decision: MoveDecision = serde_json::from_value(revision.data.unwrap().0).unwrap();
         assert!(!decided.contains(&decision.decided_at), "{:?} stands twice", decision.decided_at);
         decided.push(decision.decided_at);

@@ -190,6 +190,11 @@ impl TestEnv {
     /// Restarts the operator so that it reads counters from this URL.
     pub async fn read_counters_at(&mut self, url: &str) {
         self.product.operator.stop().await.unwrap();
+        self.start_reading(url).await;
+    }
+
+    /// Starts an operator that reads counters from this URL, after one that has ended.
+    pub async fn start_reading(&mut self, url: &str) {
         let url = format!("--prometheus-url={url}");
         let operator = cluster().operator().await.unwrap().arg(url);
         let program = e2e::keeper::built(e2e::product::OPERATOR).unwrap();

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::claims::{offer_claimed_devices, withdraw_claimed_devices};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, failing_webhook, webhooks};
 use crate::installation::cluster;
+use crate::would_move::condition;
 
 /// Within this time a failure is reported.
 const REPORTED_WITHIN: Duration = Duration::from_mins(1);
@@ -134,6 +135,17 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     })
     .await;
 
+    wait_for("each failure is a condition, where one can be written", REPORTED_WITHIN, async || {
+        let writable = KINDS.iter().filter(|kind| kind.application != "status-of-application");
+        for FailingKind { application, note, .. } in writable {
+            let state = env.observe(application).await?;
+            let message = state.message("RequestFailed", "True")?;
+            ensure!(message.contains(note), "{application}: {message}");
+        }
+        anyhow::Ok(())
+    })
+    .await;
+
     // the status of one object does not wait for that of another
     for (name, condition) in [("status-of-instance", "Placed"), ("status-of-placement", "Ready")] {
         env.wait_until(name, |state| state.message(condition, "True").map(drop)).await;
@@ -158,6 +170,7 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     for FailingKind { application, .. } in &KINDS {
         env.wait_reconciled(application, |state| {
             state.message("Ready", "True")?;
+            ensure!(condition(state, "RequestFailed").is_none(), "{application}: it still fails");
             state.all_placed()
         })
         .await;

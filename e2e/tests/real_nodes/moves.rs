@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, ensure};
 use crds::{ActorApplication, DevicePool, Placement, labels};
 use e2e::{
+    audit::AuditLog,
     bench::size,
     images::Image,
     keeper,
@@ -357,6 +358,20 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
     let lives: BTreeSet<_> = journal.iter().map(|it| (&it.sender.actor, it.sender.began)).collect();
     // A table row for the results.
     println!("| {count} | {} | {} |", lives.len(), journal.len());
+    check_deletions(&cluster.audit().await.unwrap(), namespace.name());
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     clean_up().await;
+}
+
+/// By the audit log, only kubelets delete pods without a grace period. The pods of an actor have one name, which is free for the next
+/// one when the kubelet has reported that nothing of the last one runs.
+fn check_deletions(log: &AuditLog, namespace: &str) {
+    let of_pods = log.events().iter().filter(|it| it.namespace == namespace && it.resource == "pods");
+    let deletions = of_pods.filter(|it| it.verb == "delete" && it.subresource.is_empty() && it.code == 200);
+    let at_once: Vec<_> =
+        deletions.filter(|it| it.request["gracePeriodSeconds"].as_i64() == Some(0)).collect();
+    assert!(!at_once.is_empty(), "the log has no bodies of deletions");
+    for deletion in at_once {
+        assert!(deletion.user.starts_with("system:node:"), "{deletion:?}");
+    }
 }

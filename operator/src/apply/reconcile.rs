@@ -35,6 +35,7 @@ use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
 use crate::runtime::clock::{micro_time, moment};
 use crate::runtime::context::Context;
+use crate::status::failures::report_failures;
 use crate::status::instances::root_of;
 use crate::status::report::{Outcome, event};
 
@@ -51,6 +52,7 @@ pub async fn reconcile(reference: ObjectRef<ActorApplication>, ctx: Arc<Context>
                 tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
             }
             let delay = ctx.reconcile_backoff.next_delay(&key, errors.first()?, moment());
+            ctx.reconcile_backoff.describe(&key, &errors);
             if ctx.reconcile_backoff.is_lasting(&key) {
                 ctx.report_failed_work(application.as_ref(), "Apply", &errors).await;
             }
@@ -117,7 +119,8 @@ async fn run_phases(
     }
     let is_pending = ctx.planner.is_pending(&key);
     if outcome.decision.is_none() && is_pending {
-        // Nothing to apply or report before the first plan, which requeues it.
+        // Nothing to apply before the first plan, which requeues it.
+        report_failures(application, &key, ctx).await?;
         return Ok(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     if !is_pending && outcome.failure.is_none() {
@@ -145,13 +148,14 @@ async fn run_phases(
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // Running actors are kept up; the status waits for a plan of the latest generation.
+        report_failures(application, &key, ctx).await?;
         return Ok(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     let later = ctx.status_throttle.next_report(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
         outcome.requeue_at = later.into_iter().chain(outcome.requeue_at).min();
     } else {
-        let reported = report(application, &key, ctx, &outcome, &refusals).await?;
+        let reported = report(application, &key, ctx, &outcome, &refusals, !failures.is_empty()).await?;
         outcome.requeue_at = reported.requeue_at.into_iter().chain(outcome.requeue_at).min();
         ctx.planner.set_moved(&key, false);
         ctx.status_throttle.reported(&key, moment(), reported.written);

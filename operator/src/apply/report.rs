@@ -19,6 +19,7 @@ use crate::apply::rollout::Rollout;
 use crate::error::Error;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
+use crate::status::failures::failure_notes;
 use crate::status::instances::{InstanceContext, defer_report, instance_status, root_of};
 use crate::status::moves::{ObservedMove, move_progress, moves_without_finished};
 use crate::status::phase::{self, placement_status};
@@ -33,7 +34,7 @@ pub struct StatusReport {
     pub requeue_at: Option<Moment>,
 }
 
-/// Writes changed statuses; counts of running actors less often.
+/// Writes changed statuses; counts of running actors less often. `has_failed` says whether the reconcile already failed in part.
 ///
 /// # Errors
 /// When a write fails, or the lease is lost; it is retried.
@@ -43,6 +44,7 @@ pub async fn report(
     ctx: &Context,
     outcome: &Outcome,
     refusals: &[Refusal],
+    has_failed: bool,
 ) -> Result<StatusReport, Error> {
     let (own, actors) = {
         let index = ctx.caches.index();
@@ -71,9 +73,8 @@ pub async fn report(
         let unit = |id: &str| world::units_at(&index, id.rsplit_once('/')?.0, &plain).remove(id);
         rollout.progress(&actors.names, &own, outcome.decision.as_ref(), &unit)
     };
-    let outcome = &Outcome { progress, ..outcome.clone() };
+    let mut outcome = Outcome { progress, ..outcome.clone() };
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
-    let status = application_status(application, &actors.names, outcome, &instances, now);
     let mut relisted_at = None;
     if let Some(decision) = &outcome.decision {
         let names: BTreeMap<String, String> =
@@ -92,6 +93,8 @@ pub async fn report(
             Err(error) => failed = failed.or(Some(error)),
         }
     }
+    outcome.notes.extend(failure_notes(key, has_failed || failed.is_some(), ctx));
+    let status = application_status(application, &actors.names, &outcome, &instances, now);
     // The cached status is newer, so a status just written is not written again.
     let newest = ctx.caches.applications.get(&crate::watch::caches::object_ref(key));
     if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid()) {

@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::Verdict;
+use control::{PlanReason, Verdict};
 use crds::ActorApplication;
-use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
+use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot, Strategy};
 use portfolio::Purpose;
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::attempts::{CommitAttempts, Next, Recheck};
+use crate::commit::elective::ElectiveGate;
 use crate::commit::locks::CommitGuard;
 use crate::error::Error;
 use crate::plan::observe::{judge, judge_plan, latest_snapshot, latest_snapshot_unqueued, limits};
@@ -34,6 +35,8 @@ pub struct Revalidation<'a> {
     pub plan: Plan,
     /// Whether the feasible part is kept.
     pub keep_partial: bool,
+    /// Why it was planned.
+    pub why: PlanReason,
     pub key: &'a ApplicationKey,
     pub policy: &'a Policy,
     pub application: &'a ActorApplication,
@@ -121,7 +124,8 @@ impl<'a> Revalidation<'a> {
     ///
     /// The lock covers only the check. If other commits arrive faster than grounding, quick facts are derived under the lock;
     /// otherwise the plan is given up. Repairs and judgements run without it. Their result is the plan that is checked next. A
-    /// feasible plan is judged once more if the policy's facts changed. All judgements together have the policy's wall budget.
+    /// feasible plan is judged once more if the policy's facts changed. What is left of the elective moves after a repair must
+    /// gain enough again. All judgements together have the policy's wall budget.
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
@@ -173,7 +177,9 @@ impl<'a> Revalidation<'a> {
                 }
                 (Next::Judge, Verdict::Valid(plan)) => (*plan, Change::None),
                 (Next::Judge, Verdict::Repaired(plan)) => (*plan, Change::Repaired),
-                (Next::Judge, Verdict::Partial(plan)) => (*plan, Change::Partial),
+                (Next::Judge, Verdict::Partial(plan)) => {
+                    (self.gated(*plan, &known.snapshot).await?, Change::Partial)
+                }
                 (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
             };
             if time_to_judge.is_zero() && self.policy.requires_judge() {
@@ -215,16 +221,21 @@ impl<'a> Revalidation<'a> {
         let quick = portfolio::strategy(REPAIR_STRATEGY, Purpose::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
         let (before, plan, newest) = (candidate.known.world.clone(), candidate.plan.clone(), newest.clone());
+        let gate = self.gate();
         let task = tokio::task::spawn_blocking(move || {
-            let begun = Instant::now();
-            let left = || REPAIR_TIMEOUT.saturating_sub(begun.elapsed());
-            let stop = || left().is_zero();
-            let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
-            let mut repaired =
-                control::repair_plan(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
-            repaired.moves = explain::moves(&newest, &repaired.assignment);
-            Some(*repaired)
+            repaired((&before.snapshot, &plan), &newest, quick.as_ref(), &gate)
         });
+        task.await.map_err(|e| Error::Search(e.to_string()))
+    }
+
+    fn gate(&self) -> ElectiveGate {
+        ElectiveGate::of(self.why, self.planned, self.policy, Some(self.application))
+    }
+
+    /// What is left of a plan, without elective moves that no longer gain enough.
+    async fn gated(&self, plan: Plan, newest: &Arc<Snapshot>) -> Result<Plan, Error> {
+        let (gate, newest) = (self.gate(), newest.clone());
+        let task = tokio::task::spawn_blocking(move || pass(&gate, &newest, plan));
         task.await.map_err(|e| Error::Search(e.to_string()))
     }
 
@@ -314,6 +325,29 @@ impl<'a> Revalidation<'a> {
     }
 }
 
+/// The plan with conflicting actors placed again by `quick` in the latest snapshot, and without elective moves that do not gain
+/// enough there.
+fn repaired(
+    (planned, plan): (&Snapshot, &Plan),
+    newest: &Snapshot,
+    quick: &dyn Strategy,
+    gate: &ElectiveGate,
+) -> Option<Plan> {
+    let begun = Instant::now();
+    let left = || REPAIR_TIMEOUT.saturating_sub(begun.elapsed());
+    let stop = || left().is_zero();
+    let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
+    let repaired = control::repair_plan(planned, plan, newest, quick, &budget)?;
+    Some(pass(gate, newest, *repaired))
+}
+
+/// The plan with the elective moves that pass the gate.
+fn pass(gate: &ElectiveGate, newest: &Snapshot, plan: Plan) -> Plan {
+    let mut plan = gate.apply(newest, plan);
+    plan.moves = explain::moves(newest, &plan.assignment);
+    plan
+}
+
 #[cfg(test)]
 mod tests {
     use portfolio::{ClingoJudge, Limits};
@@ -341,5 +375,42 @@ mod tests {
         let (nothing, of_this) = world("u", 9, "");
         let (still_nothing, of_that) = world("v", 9, "");
         assert!(same_policy_facts((&nothing, &of_this), (&still_nothing, &of_that)), "there is no law");
+    }
+
+    #[test]
+    fn moves_that_remain_of_a_plan_pay_by_themselves() {
+        // Two actors that talk run apart; both could run on `n2/u`, beside one that they exchange little with.
+        let world = |others: &str| {
+            let text = format!(
+                r#"{{"version":1,"units":[{{"id":"n0/u","kind":"cpu","node":"n0","capacity":9,"slots":1}},{{"id":"n1/u","kind":"cpu","node":"n1","capacity":9,"slots":1}},
+                {{"id":"n2/u","kind":"cpu","node":"n2","capacity":9,"slots":3}}],"exchangeCost":{{"otherKind":1,"otherNode":30}},
+                "actors":[{{"id":"shop/app/a-0","runsOn":{{"cpu":1}},"current":"n0/u"}},{{"id":"shop/app/a-1","runsOn":{{"cpu":1}},"current":"n1/u"}},
+                {{"id":"shop/app/b-0","runsOn":{{"cpu":1}},"current":"n2/u","fixed":true}}{others}],
+                "messages":[{{"from":"shop/app/a-0","to":"shop/app/a-1","count":1000}},{{"from":"shop/app/a-0","to":"shop/app/b-0","count":10}}],
+                "policy":{{"name":"p","program":""}}}}"#
+            );
+            Snapshot::read(&text).unwrap()
+        };
+        let other = r#",{"id":"shop/other/c-0","runsOn":{"cpu":1},"current":"n2/u","fixed":true}"#;
+        let (planned, newest) = (world(""), world(other));
+        let greedy =
+            portfolio::strategy(REPAIR_STRATEGY, Purpose::Production).unwrap().make(Limits::default());
+        let strategy = portfolio::strategy("exhaustive", Purpose::Offline).unwrap().make(Limits::default());
+        let judge = ClingoJudge::new(Limits::default(), 2_000);
+        let plan =
+            placement::plan(&planned, strategy.as_ref(), &judge, &Budget::effort(Some(100_000), 0)).unwrap();
+        let places = |plan: &Plan, snapshot: &Snapshot| -> Vec<String> {
+            plan.assignment
+                .iter()
+                .map(|unit| unit.map_or("-".to_owned(), |u| snapshot.unit_id(u).to_owned()))
+                .collect()
+        };
+        assert_eq!(places(&plan, &planned)[..2], ["n2/u", "n2/u"]);
+        let at_least = |least| ElectiveGate::with_least(least);
+        for (least, expected) in [(0.0, ["n2/u", "n1/u"]), (0.1, ["n0/u", "n1/u"])] {
+            let mended = repaired((&planned, &plan), &newest, greedy.as_ref(), &at_least(least)).unwrap();
+            assert_eq!(places(&mended, &newest)[..2], expected, "{least}");
+            assert_eq!(mended.moves.len(), usize::from(expected[0] == "n2/u"), "{least}");
+        }
     }
 }

@@ -11,11 +11,11 @@ use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strate
 use portfolio::Purpose;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
-use crate::commit::elective::DecisionReason;
+use crate::commit::elective::{DecisionReason, ElectiveGate};
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
-use crate::plan::observe::{PlanFacts, judge, kinds, least_gain, limits, observe};
+use crate::plan::observe::{PlanFacts, judge, kinds, limits, observe};
 use crate::plan::policies::rollback::roll_back;
 use crate::plan::runtime_requests;
 use crate::plan::searches::{
@@ -360,7 +360,8 @@ async fn commit_result(
         return Ok(true);
     }
     let keep_partial = attempt >= MAX_OVERTAKEN;
-    let revalidation = Revalidation { planned: &world, plan, keep_partial, key, policy, application, ctx };
+    let revalidation =
+        Revalidation { planned: &world, plan, keep_partial, why, key, policy, application, ctx };
     let Some((lock, newest, verdict)) = revalidation.revalidate().await? else {
         return Ok(false);
     };
@@ -406,8 +407,7 @@ pub async fn search(
     let seed = ctx.planning.seed.wrapping_add(u64::from(resumed));
     let judge = judge(policy);
     let span = tracing::Span::current();
-    let least = least_gain(why, &world, policy);
-    let stays_put = ctx.caches.application(key).map(|it| world::groups_that_stay(&it)).unwrap_or_default();
+    let gate = ElectiveGate::of(why, &world, policy, ctx.caches.application(key).as_deref());
     let planned = world.clone();
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
@@ -434,10 +434,8 @@ pub async fn search(
                 strategy
             };
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
-            // Rates of a manifest are the same in every window.
             let (derived, found) = (plan.world(&world.snapshot), plan.assignment.clone());
-            let plan = control::require_gain(&derived, &[], plan, least);
-            let mut plan = control::hold_actors(&derived, plan, |group| stays_put.contains(group));
+            let mut plan = gate.apply(&derived, plan);
             if plan.assignment != found {
                 plan = plan.judged_again(&derived, &judge)?;
             }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use control::PlanReason;
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use placement::{Plan, Snapshot};
@@ -110,17 +109,6 @@ pub async fn observe(
     run_blocking(&ctx.snapshot_permits, compute).await
 }
 
-/// The least gain of the moves of a plan that are not necessary.
-pub fn least_gain(why: PlanReason, world: &AssembledSnapshot, policy: &Policy) -> f64 {
-    match why {
-        // Its moves are judged by the windows.
-        PlanReason::Load => 0.0,
-        // Load is no reason to move an actor that need not move.
-        _ if world.is_judged_by_windows() && !why.is_requested() => f64::INFINITY,
-        _ => policy.min_gain(),
-    }
-}
-
 /// CPU seconds a solver may use beyond its wall clock.
 const CPU_GRACE: u64 = 5;
 
@@ -149,43 +137,4 @@ pub async fn judge_plan(
 /// Resource limits of a solver.
 pub fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
-}
-
-#[cfg(test)]
-mod tests {
-    use world::{Index, Objects};
-
-    use super::*;
-
-    const APPLICATION: &str = r"{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns}, spec: {
-      actors: [{name: cam, arrivals: 1/s, implementations: [
-        {kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}";
-
-    #[test]
-    fn nothing_moves_for_load_in_plans_for_other_reasons_while_counters_are_unavailable() {
-        let (policy, key) =
-            (Policy::builtin("p"), ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() });
-        let mut objects = Objects::default();
-        objects.read("test", APPLICATION).unwrap();
-        for (reads_counters, why, expected) in [
-            (false, PlanReason::CapacityFreed, policy.min_gain()),
-            (true, PlanReason::CapacityFreed, f64::INFINITY),
-            (true, PlanReason::ResumeSearch, f64::INFINITY),
-            (true, PlanReason::Opening, f64::INFINITY),
-            (true, PlanReason::Infeasible, f64::INFINITY),
-            (true, PlanReason::Manifest, policy.min_gain()),
-            (true, PlanReason::Load, 0.0),
-        ] {
-            let mut index = Index::of(&objects);
-            if reads_counters {
-                index.expect_counters();
-            }
-            let world = world::assemble(&index, &key, &policy, Timestamp::UNIX_EPOCH).unwrap();
-            assert_eq!(
-                least_gain(why, &world, &policy).to_bits(),
-                expected.to_bits(),
-                "{why} {reads_counters}"
-            );
-        }
-    }
 }

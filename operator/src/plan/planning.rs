@@ -89,8 +89,10 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             tracing::warn!(error = e.chain(), "planning failed");
             ctx.planner
                 .record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
+            let failed = [e];
+            ctx.plan_backoff.describe(&key, &failed);
             if ctx.plan_backoff.is_lasting(&key) {
-                ctx.report_failed_work(application.as_ref(), "Plan", &[e]).await;
+                ctx.report_failed_work(application.as_ref(), "Plan", &failed).await;
             }
         }
     }

@@ -67,7 +67,7 @@ pub async fn decide(
         Err(problem) => return Err(problem),
     };
     let revalidation =
-        Revalidation { planned: world, plan, keep_partial: true, key, policy, application, ctx };
+        Revalidation { planned: world, plan, keep_partial: true, why, key, policy, application, ctx };
     let Some((lock, newest, Verdict::Valid(plan) | Verdict::Repaired(plan))) =
         revalidation.revalidate().await?
     else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use control::Moment;
 use world::ApplicationKey;
 
-use crate::error::Error;
+use crate::error::{Error, failed_work};
 
 /// Consecutive failures per application.
 #[derive(Default)]
@@ -20,6 +20,8 @@ struct Failure {
     until: Moment,
     /// Whether attempts before failed, too, for whatever reason.
     is_lasting: bool,
+    /// Reason and note of what failed, for people.
+    note: Option<(&'static str, String)>,
 }
 
 impl Retries {
@@ -37,7 +39,8 @@ impl Retries {
         let wait =
             error.initial_backoff().saturating_mul(2_u32.saturating_pow(count)).min(error.max_backoff());
         let (reason, count, until) = (error.reason(), count.saturating_add(1), now + wait);
-        failures.insert(key.clone(), Failure { reason, count, until, is_lasting });
+        let note = failures.remove(key).and_then(|known| known.note);
+        failures.insert(key.clone(), Failure { reason, count, until, is_lasting, note });
         wait
     }
 
@@ -45,6 +48,20 @@ impl Retries {
     pub fn is_lasting(&self, key: &ApplicationKey) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(key).is_some_and(|known| known.is_lasting)
+    }
+
+    /// Remembers what failed.
+    pub fn describe(&self, key: &ApplicationKey, errors: &[Error]) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = failures.get_mut(key) {
+            known.note = failed_work(errors);
+        }
+    }
+
+    /// Reason and note of what failed the last times: of requests to the API server, and of work that panicked.
+    pub fn lasting_failure(&self, key: &ApplicationKey) -> Option<(&'static str, String)> {
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(key).filter(|known| known.is_lasting)?.note.clone()
     }
 
     /// Resets the backoff.
@@ -99,5 +116,16 @@ mod tests {
         assert!(!retries.is_lasting(&key("f")));
         assert_eq!(after("f", &refused, later), 2_000);
         assert!(retries.is_lasting(&key("f")));
+        // What failed is known until a success.
+        let panicked = Error::Panicked("planning");
+        for (error, expected) in
+            [(&panicked, Some("Panicked")), (&refused, None), (&panicked, Some("Panicked"))]
+        {
+            after("f", error, later + Duration::from_mins(10));
+            retries.describe(&key("f"), std::slice::from_ref(error));
+            assert_eq!(retries.lasting_failure(&key("f")).map(|(reason, _)| reason), expected);
+        }
+        retries.reset(&key("f"));
+        assert_eq!(retries.lasting_failure(&key("f")), None);
     }
 }

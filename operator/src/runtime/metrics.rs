@@ -42,6 +42,8 @@ pub struct Metrics {
     pub replans: IntCounterVec,
     /// Plans by clingo's verdict.
     pub judged: IntCounterVec,
+    /// Failed list and watch requests by kind.
+    pub watch_errors: IntCounterVec,
     /// Writes by kind and verb.
     pub writes: IntCounterVec,
     /// Actors by state: wanted, placed, running, ready.
@@ -97,6 +99,7 @@ impl Metrics {
         let judged = counter(&names::PLANS_JUDGED)?;
         judged.with_label_values(&[MISMATCH]);
         let writes = counter(&names::WRITES)?;
+        let watch_errors = counter(&names::WATCH_ERRORS)?;
         let buckets = HistogramOpts::from(opts(&names::PLAN_DURATION)).buckets(PLAN_SECONDS.into());
         let plan_seconds = Histogram::with_opts(buckets)?;
         registry.register(Box::new(plan_seconds.clone()))?;
@@ -127,6 +130,7 @@ impl Metrics {
             replans,
             judged,
             writes,
+            watch_errors,
             actors,
             agent_lease_expired,
             pods,

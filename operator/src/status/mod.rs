@@ -2,6 +2,7 @@
 //!
 //! [`apply::reconcile`](crate::apply::reconcile) writes them; only [`pools`] runs a loop of its own.
 
+pub mod failures;
 pub mod instances;
 pub mod moves;
 pub mod phase;

@@ -9,6 +9,7 @@ use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use prometheus::{IntCounter, IntCounterVec};
 use tokio::sync::watch;
 
 use crate::config::Planning;
@@ -33,7 +34,11 @@ pub struct AgentLeases {
 }
 
 /// The periodic check, and the watch of the agents' Leases if their namespace is known; both must be run.
-pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> (AgentLeases, Vec<Feed>) {
+pub fn start(
+    (client, errors): (&Client, &IntCounterVec),
+    caches: &Arc<Caches>,
+    planning: &Planning,
+) -> (AgentLeases, Vec<Feed>) {
     caches.change(|index| {
         index.set_grace_period(planning.unit_grace());
         if planning.extended_resource_toleration {
@@ -46,7 +51,12 @@ pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> (Age
     let (synced, listed) = watch::channel(planning.agent_namespace.is_none());
     let mut feeds: Vec<Feed> = Vec::new();
     if let Some(namespace) = planning.agent_namespace.clone() {
-        feeds.push(agents.clone().watch(client.clone(), namespace, synced).boxed());
+        feeds.push(
+            agents
+                .clone()
+                .watch(client.clone(), namespace, synced, errors.with_label_values(&["Lease"]))
+                .boxed(),
+        );
     }
     let (updated, caches) = (agents.clone(), caches.clone());
     feeds.push(Box::pin(async move {
@@ -75,7 +85,7 @@ impl Agents {
     }
 
     /// Watches the agents' Leases; ends only with the process.
-    async fn watch(self, client: Client, namespace: String, listed: watch::Sender<bool>) {
+    async fn watch(self, client: Client, namespace: String, listed: watch::Sender<bool>, errors: IntCounter) {
         let leases = Api::<Lease>::namespaced(client, &namespace);
         let mut known = BTreeSet::new();
         let mut events = watcher(leases, watcher::Config::default()).default_backoff().boxed();
@@ -94,6 +104,7 @@ impl Agents {
                     listed.send_replace(true);
                 }
                 Err(e) => {
+                    errors.inc();
                     // Without permission or namespace every agent counts as alive.
                     if is_denied(&e) {
                         listed.send_replace(true);

@@ -17,6 +17,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, Stor
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
+use prometheus::IntCounterVec;
 use world::{Policy, SchedulingKind};
 
 use crate::plan::policies::store::Policies;
@@ -29,14 +30,14 @@ use crate::watch::watches::{ChangeFilter, Feed, Names, Watches, name_of};
 
 /// Creates one watch per kind; the returned feeds must be run.
 pub fn watch(
-    client: &Client,
+    (client, errors): (&Client, &IntCounterVec),
     namespace: &str,
     requests: Requests,
     pools_changed: Arc<tokio::sync::Notify>,
     policies: Arc<Policies>,
     refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
 ) -> (Arc<Caches>, OwnedResources, Vec<Feed>) {
-    let mut watches = Watches::new(client);
+    let mut watches = Watches::new(client, errors);
     let later = Arc::new(OnceLock::new());
     add::<Node>(&mut watches, slim::node, &later);
     add::<NodeTopology>(&mut watches, slim::metadata, &later);

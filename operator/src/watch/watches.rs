@@ -9,6 +9,7 @@ use futures::{FutureExt, StreamExt};
 use kube::runtime::reflector::{Store, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use prometheus::IntCounterVec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -32,14 +33,26 @@ pub type Feed = BoxFuture<'static, ()>;
 /// Collects watches.
 pub struct Watches<'a> {
     client: &'a Client,
+    /// Failed requests by kind.
+    errors: &'a IntCounterVec,
     feeds: Vec<Feed>,
     ready: Vec<BoxReady>,
 }
 
 impl<'a> Watches<'a> {
     /// No watches.
-    pub fn new(client: &'a Client) -> Self {
-        Self { client, feeds: Vec::new(), ready: Vec::new() }
+    pub fn new(client: &'a Client, errors: &'a IntCounterVec) -> Self {
+        Self { client, errors, feeds: Vec::new(), ready: Vec::new() }
+    }
+
+    /// Logs and counts failed requests for a kind.
+    fn report_failed<K: Resource<DynamicType = ()>>(&self) -> impl Fn(&watcher::Error) + use<K> {
+        // Starts at 0, or the first error would be invisible to `increase()`.
+        let errors = self.errors.with_label_values(&[&K::kind(&())]);
+        move |e| {
+            errors.inc();
+            tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; retrying");
+        }
     }
 
     /// The feeds, which must be run, and the functions that wait for their first sync.
@@ -63,6 +76,7 @@ impl<'a> Watches<'a> {
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
         let (filled, is_filled) = watch::channel(false);
+        let report_failed = self.report_failed::<K>();
         let stream = watcher(api, config).default_backoff().modify(slim);
         let run = stream.for_each(move |event| {
             match event {
@@ -73,7 +87,7 @@ impl<'a> Watches<'a> {
                         filled.send_replace(true);
                     }
                 }
-                Err(e) => log_interrupted::<K>(&e),
+                Err(e) => report_failed(&e),
             }
             futures::future::ready(())
         });
@@ -133,12 +147,13 @@ impl<'a> Watches<'a> {
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
         let (reader, writer) = store();
+        let report_failed = self.report_failed::<K>();
         let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
         let seen = reader.clone();
         let run = stream.for_each(move |event| {
             match event {
                 Ok(event) => on(event, &seen),
-                Err(e) => log_interrupted::<K>(&e),
+                Err(e) => report_failed(&e),
             }
             futures::future::ready(())
         });
@@ -171,10 +186,6 @@ async fn wait_until_served<K: Resource<DynamicType = ()>>(client: &Client, disco
         discovered(false);
         tokio::time::sleep(DISCOVERY_INTERVAL).await;
     }
-}
-
-fn log_interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
-    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; retrying");
 }
 
 /// Filters out events that change no relevant field, such as heartbeats.

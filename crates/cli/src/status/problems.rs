@@ -131,6 +131,10 @@ impl Subject<'_> {
             ("PriorityLimited", _) => {
                 format!("lower spec.priority, or ask an administrator to raise the label cairn.dev/max-priority of namespace {namespace}")
             }
+            ("RequestFailed", _) => {
+                "correct what the message names, such as a webhook or a permission; the operator retries".to_owned()
+            }
+            ("Panicked", _) => "report this defect with the operator's log; the operator retries".to_owned(),
             ("Partial", _) => "correct the named application".to_owned(),
             ("CountersUnavailable", _) => {
                 format!(
@@ -235,6 +239,8 @@ mod tests {
             ("WindowTooShort", "FewScrapes"),
             ("PriorityLimited", "PriorityLimited"),
             ("Partial", "Partial"),
+            ("RequestFailed", "RequestFailed"),
+            ("Panicked", "Panicked"),
         ];
         let page = include_str!("../../../../docs/operations/conditions.md");
         let fallback = subject.condition(&condition("Unknown", "Unknown")).to_do;

@@ -40,19 +40,19 @@ pub enum RealisedGain {
 impl RealisedMoves {
     /// Whether the moves paid, where `least` is the policy's least gain as a fraction.
     ///
-    /// It is a loss, too, if the movers are slower than before and the actors exchange less than they did.
+    /// It is a loss, too, if the movers are slower than before and the application processes fewer messages than it did.
     pub fn gain(&self, least: f64) -> RealisedGain {
-        let exchanges_less =
+        let processes_less =
             self.messages_before.is_some_and(|before| self.messages_after < before * (1.0 - least));
         match () {
-            () if self.realised_percent < 0 || self.has_slower_mover && exchanges_less => RealisedGain::Loss,
+            () if self.realised_percent < 0 || self.has_slower_mover && processes_less => RealisedGain::Loss,
             () if 2 * self.realised_percent < self.expected_percent => RealisedGain::Less,
             () => RealisedGain::Paid,
         }
     }
 }
 
-/// Whether the actors exchange more messages per second than before, where `least` is the policy's least gain as a fraction.
+/// Whether the application processes more messages per second than before, where `least` is the policy's least gain as a fraction.
 pub fn has_grown(before: Option<f64>, after: f64, least: f64) -> bool {
     before.is_some_and(|before| after > before * (1.0 + least))
 }
@@ -100,7 +100,7 @@ mod tests {
             // A trap: the model promises a gain, but the actor is slower at its new place.
             (30, 28, Some(100.0), 89.0, true, Loss),
             (30, 28, Some(100.0), 91.0, true, Paid),
-            // Fewer messages are exchanged, but not because of the moved actors.
+            // Fewer messages are processed, but not because of the moved actors.
             (30, 28, Some(100.0), 50.0, false, Paid),
             (30, 28, None, 0.0, true, Paid),
         ] {

@@ -77,7 +77,7 @@ impl Trap {
     }
 
     fn messages(&self, choice: WindowChoice) -> f64 {
-        self.application.windows.load(choice).total_messages() / WINDOW_SECONDS
+        self.application.windows.messages_per_second(choice)
     }
 
     fn service(&self, actor: usize, choice: WindowChoice) -> f64 {

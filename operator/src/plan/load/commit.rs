@@ -47,17 +47,14 @@ pub async fn commit_moves(
     if ctx.planner.has_search(key) {
         return Ok(false);
     }
+    let (why, keep_partial) = (PlanReason::Load, false);
     let revalidation =
-        Revalidation { planned: &world, plan, keep_partial: false, key, policy, application, ctx };
+        Revalidation { planned: &world, plan, keep_partial, why, key, policy, application, ctx };
     let Some((lock, newest, Verdict::Valid(plan))) = revalidation.revalidate().await? else {
         return Ok(false);
     };
-    let load = windows.load(choice).total_messages() / windows.scale().window_seconds;
-    let reason = DecisionReason {
-        why: PlanReason::Load,
-        load: Some((*rule, load)),
-        least: policy.rebalance.min_gain(),
-    };
+    let load = windows.messages_per_second(choice);
+    let reason = DecisionReason { why, load: Some((*rule, load)), least: policy.rebalance.min_gain() };
     let mut outcome = Outcome::default();
     commit(application, (key, &reason), policy, (lock, None, &newest), &plan, ctx, &mut outcome).await?;
     if outcome.moved {

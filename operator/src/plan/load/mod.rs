@@ -6,7 +6,7 @@ pub mod report;
 pub mod search;
 pub mod surroundings;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::plan::load::report::{HeldUp, LoadReport, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
 use crate::plan::load::surroundings::{SearchSurroundings, places_digest};
 use crate::queue::uid_tracker::UidTracker;
+use crate::queue::workqueue::run_workqueue;
 use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
 use crate::status::report::event;
@@ -34,6 +35,9 @@ use crate::status::report::event;
 const LONGEST_JUDGEMENT: u32 = 16;
 /// The first and the longest delay after failed searches.
 const SEARCH_BACKOFF: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
+
+/// Applications that are considered at once, each with a copy of its windows.
+const MAX_CONCURRENT: usize = 64;
 
 /// The load that applications were last planned for.
 pub struct LoadPlanner {
@@ -75,33 +79,29 @@ struct SearchCause {
     surroundings: SearchSurroundings,
 }
 
-/// Considers each application after each of its windows, one after the other: these searches have time.
+/// Considers each application after each of its windows; searches wait for solver slots.
 pub async fn run(
     ctx: Arc<Context>,
     (store, metrics): (Arc<LoadStore>, LoadMetrics),
-    mut ticked: UnboundedReceiver<ApplicationKey>,
+    ticked: UnboundedReceiver<ApplicationKey>,
 ) {
     let (last, finished) = (Mutex::default(), Mutex::default());
     let (backoffs, uids) = (Mutex::default(), UidTracker::default());
     let planner = LoadPlanner { last, finished, backoffs, uids, metrics };
-    let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
-    loop {
-        // An application that waits through several of its windows is considered once.
-        while let Some(key) = if queue.is_empty() { ticked.next().await } else { ticked.try_recv().ok() } {
-            if queued.insert(key.clone()) {
-                queue.push_back(key);
-            }
-        }
-        let Some(key) = queue.pop_front() else { return };
-        queued.remove(&key);
-        let considered = Box::pin(planner.consider(&key, &ctx, &store));
+    let (planner, ctx, store) = (&planner, &ctx, &store);
+    // An application that waits through several of its windows is considered once.
+    let requests = ticked.map(|key| (key, Duration::ZERO));
+    run_workqueue(requests, MAX_CONCURRENT, async move |key| {
+        let considered = Box::pin(planner.consider(&key, ctx, store));
         if let Err(error) = catch_panic(considered, Error::Panicked("planning for measured load")).await {
             tracing::warn!(application = %key, error = error.chain(), "planning for measured load failed");
             if let Some(application) = ctx.caches.application(&key) {
                 ctx.report_failed_work(application.as_ref(), "Rebalance", &[error]).await;
             }
         }
-    }
+        None
+    })
+    .await;
 }
 
 impl LoadPlanner {
@@ -138,18 +138,15 @@ impl LoadPlanner {
         let decision = decision.filter(|_| !application.spec.paused);
         let Some(decision) = decision else {
             if application.spec.paused && ctx.load_reports.change(key, LoadReport::forget_would_move) {
-                self.last().remove(key);
                 ctx.caches.enqueue(key);
             }
+            self.forget_search(key, would_move, ctx);
             return Ok(());
         };
         let held_up = held_up((key, &application), &decision, &policy, ctx);
         let places = places_digest(&decision);
         forget_outdated_verdict(key, (places, held_up), &policy, ctx);
-        if would_move && !ctx.load_reports.would_move(key) {
-            // Steady counters that are back, or a unit that is offered again, are no signal.
-            self.last().remove(key);
-        }
+        self.forget_search(key, would_move, ctx);
         let request = |windows: Windows, rule| LoadSearch {
             key,
             application: application.as_ref(),
@@ -246,6 +243,14 @@ impl LoadPlanner {
 
     fn backoffs(&self) -> std::sync::MutexGuard<'_, Backoffs<ApplicationKey>> {
         self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the search for moves that were known to pay and are no longer: steady counters that are back, the end of a pause, or a unit
+    /// that is offered again are no signal.
+    fn forget_search(&self, key: &ApplicationKey, would_move: bool, ctx: &Context) {
+        if would_move && !ctx.load_reports.would_move(key) {
+            self.last().remove(key);
+        }
     }
 
     /// Plans by the manifest again; returns whether something was reported.

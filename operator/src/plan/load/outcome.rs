@@ -60,8 +60,8 @@ fn finished_moves(decision: &Placement) -> Option<(&MicroTime, Vec<&MoveProgress
 /// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished, at this
 /// second of Prometheus' clock.
 ///
-/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the actors
-/// exchange more than before, at the first level that gains. `before` has the movers' service times before. If a mover or a unit that it
+/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the
+/// application processes more messages than before, at the first level that gains. `before` has the movers' service times before. If a mover or a unit that it
 /// left is gone for as many windows again, the decision is not judged.
 ///
 /// # Errors
@@ -164,8 +164,8 @@ impl DueJudgement {
 
     #[expect(clippy::cast_precision_loss, reason = "four windows")]
     fn messages_per_second(&self, windows: &Windows) -> f64 {
-        let messages = self.windows().map(|at| windows.load(WindowChoice::One(at)).total_messages());
-        messages.sum::<f64>() / (JUDGED_WINDOWS as f64 * windows.scale().window_seconds)
+        let messages = self.windows().map(|at| windows.messages_per_second(WindowChoice::One(at)));
+        messages.sum::<f64>() / JUDGED_WINDOWS as f64
     }
 
     fn has_slower_mover(&self, before: &MoverService, windows: &Windows) -> bool {

@@ -1,6 +1,7 @@
 //! Keeps versions of policies across restarts of the operator: a `ControllerRevision` beside the ConfigMap holds the last version that a plan
 //! was made with.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::runtime::events::EventType;
 
+use crate::api::writes::Created;
 use crate::plan::policies::versions::config_map_of;
 use crate::runtime::context::Context;
 use crate::status::report::event;
@@ -19,6 +21,7 @@ const RETRY: Duration = Duration::from_secs(30);
 
 /// Keeps proven versions in the cluster, and deletes older ones; ends only with the process.
 pub async fn run(ctx: Arc<Context>, namespace: String) {
+    let mut existed = BTreeSet::new();
     loop {
         tokio::select! {
             () = ctx.policies.changed.notified() => {}
@@ -26,7 +29,10 @@ pub async fn run(ctx: Arc<Context>, namespace: String) {
         }
         for revision in ctx.policies.unkept(&namespace) {
             let problem = match ctx.writer.create(&revision).await {
-                Ok(Ok(_)) => continue,
+                Ok(Ok(Created::New)) => continue,
+                // At first the watch may just not have delivered it.
+                Ok(Ok(Created::Existed)) if existed.insert(revision.name_any()) => continue,
+                Ok(Ok(Created::Existed)) => "another object has its name; delete that".to_owned(),
                 Ok(Err(refused)) => refused.message,
                 Err(failed) => failed.chain(),
             };
