@@ -36,7 +36,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 
 /// The size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
+pub struct BenchSize {
     /// The number of applications, applied at once.
     pub applications: usize,
     /// The number of actors per application, at least five.
@@ -45,7 +45,7 @@ pub struct Size {
     pub nodes: usize,
 }
 
-impl Size {
+impl BenchSize {
     /// The size of the published results.
     pub const FULL: Self = Self { applications: 10, actors: 100, nodes: 200 };
     /// A small size for a test.
@@ -59,14 +59,14 @@ impl Size {
 /// The results with one strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Measured {
+pub struct BenchResult {
     /// The commit of the programs.
     pub commit: String,
     /// The strategy of the policy.
     pub strategy: String,
     /// The size.
     #[serde(flatten)]
-    pub size: Size,
+    pub size: BenchSize,
     /// From before the first request until every actor was placed.
     pub seconds_until_placed: f64,
     /// Likewise, until the scheduler had bound every pod.
@@ -81,7 +81,7 @@ pub struct Measured {
 
 /// Measures each strategy without results of this commit, prints a table, and writes `e2e.md` and `e2e.json`
 /// into `results` after each.
-pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
+pub async fn run(size: BenchSize, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let mut all = rows_of(&fs::read_to_string(results.join("e2e.json")).unwrap_or_default(), size, commit);
     for strategy in ["greedy", "asp"] {
@@ -98,12 +98,12 @@ pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
 }
 
 /// The rows of a file of this commit and size; none if the file has another format.
-fn rows_of(text: &str, size: Size, commit: &str) -> Vec<Measured> {
-    let rows: Vec<Measured> = serde_json::from_str(text).unwrap_or_default();
+fn rows_of(text: &str, size: BenchSize, commit: &str) -> Vec<BenchResult> {
+    let rows: Vec<BenchResult> = serde_json::from_str(text).unwrap_or_default();
     rows.into_iter().filter(|row| row.commit == commit && row.size == size).collect()
 }
 
-fn write(all: &[Measured], size: Size, commit: &str, results: &Path) -> Result<()> {
+fn write(all: &[BenchResult], size: BenchSize, commit: &str, results: &Path) -> Result<()> {
     let table = table(all);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let page = format!(
@@ -120,7 +120,7 @@ fn write(all: &[Measured], size: Size, commit: &str, results: &Path) -> Result<(
 }
 
 /// Runs the measurement on a separate control plane; everything is stopped afterwards.
-pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measured> {
+pub async fn measure(size: BenchSize, commit: &str, strategy: &str) -> Result<BenchResult> {
     ensure!(size.actors >= 5, "an application has at least five actors here");
     let cluster = Cluster::start()?;
     let topologies = cluster.plane().state.join("run/topologies");
@@ -160,7 +160,7 @@ pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measure
     }
     let all = u32::try_from(writes.values().sum::<usize>())?;
     let actors = u32::try_from(size.all())?;
-    Ok(Measured {
+    Ok(BenchResult {
         commit: commit.to_owned(),
         strategy: strategy.to_owned(),
         size,
@@ -252,10 +252,10 @@ pub(crate) fn application(index: usize, actors: usize) -> Value {
                 {"from": "worker", "to": "sink", "rate": "1/s", "pattern": "AllToAll"}]}})
 }
 
-fn table(all: &[Measured]) -> String {
+fn table(all: &[BenchResult]) -> String {
     let head = "| strategy | actors | nodes | all actors placed | all pods bound | operator peak memory | writes per actor |\n\
                 |---|---:|---:|---:|---:|---:|---:|\n";
-    let row = |measured: &Measured| {
+    let row = |measured: &BenchResult| {
         format!(
             "| {} | {} | {} | {:.1} s | {:.1} s | {} MiB | {:.2} |\n",
             measured.strategy,
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn results_of_other_commits_or_sizes_are_kept_apart() {
-        let row = |commit: &str, size: Size, strategy: &str| Measured {
+        let row = |commit: &str, size: BenchSize, strategy: &str| BenchResult {
             commit: commit.into(),
             strategy: strategy.into(),
             size,
@@ -302,13 +302,16 @@ mod tests {
             writes: BTreeMap::new(),
             writes_per_actor: 1.0,
         };
-        let rows =
-            [row("a", Size::FULL, "greedy"), row("b", Size::FULL, "asp"), row("a", Size::SHORT, "asp")];
+        let rows = [
+            row("a", BenchSize::FULL, "greedy"),
+            row("b", BenchSize::FULL, "asp"),
+            row("a", BenchSize::SHORT, "asp"),
+        ];
         let text = serde_json::to_string(&rows).unwrap();
-        assert_eq!(rows_of(&text, Size::FULL, "a"), rows[..1]);
-        assert_eq!(rows_of(&text, Size::FULL, "c"), []);
-        assert_eq!(rows_of("", Size::FULL, "a"), []);
+        assert_eq!(rows_of(&text, BenchSize::FULL, "a"), rows[..1]);
+        assert_eq!(rows_of(&text, BenchSize::FULL, "c"), []);
+        assert_eq!(rows_of("", BenchSize::FULL, "a"), []);
         // rows of an old format without a commit
-        assert_eq!(rows_of(&text.replace("\"commit\"", "\"comet\""), Size::FULL, "a"), []);
+        assert_eq!(rows_of(&text.replace("\"commit\"", "\"comet\""), BenchSize::FULL, "a"), []);
     }
 }

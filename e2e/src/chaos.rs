@@ -34,7 +34,7 @@ mod batch;
 pub mod checker;
 mod page;
 
-pub use batch::{Batch, Form, Size};
+pub use batch::{Batch, ChaosSize, Form};
 use page::page;
 
 /// The namespace of the applications.
@@ -46,7 +46,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 
 /// Runs the requested number of batches, except those that exist for this commit, and writes `chaos.md` and `chaos.json` into
 /// `results` after each.
-pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Result<()> {
+pub async fn run(size: ChaosSize, batches: u64, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let file = results.join("chaos.json");
     let known: Vec<Batch> =
@@ -75,7 +75,7 @@ pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Resu
 
 /// Runs one batch on a separate control plane with two operators, nodes and applications. With findings the audit
 /// log is kept as `audit-SEED.jsonl` in `kept`.
-pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -> Result<Batch> {
+pub async fn measure(size: ChaosSize, seed: u64, commit: &str, kept: Option<&Path>) -> Result<Batch> {
     let cluster = Cluster::start()?;
     let mut scene = Scene::set(&cluster, size, seed).await?;
     let mut strikes = [vec![true; size.strikes], vec![false; size.strikes]].concat();
@@ -166,7 +166,7 @@ impl Pair<'_> {
 }
 
 /// A started change.
-struct Change {
+struct StartedChange {
     form: Form,
     updates: bool,
     loses: bool,
@@ -176,13 +176,13 @@ struct Change {
 
 /// The desired state of an application.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct DesiredApplication {
     replicas: u32,
     /// The template number, which increases.
     edition: u32,
 }
 
-impl Wanted {
+impl DesiredApplication {
     fn image(self) -> String {
         format!("none:{}", self.edition)
     }
@@ -191,9 +191,9 @@ impl Wanted {
 /// A running batch.
 struct Scene<'a> {
     rng: Rng,
-    size: Size,
+    size: ChaosSize,
     client: Client,
-    wanted: BTreeMap<String, Wanted>,
+    wanted: BTreeMap<String, DesiredApplication>,
     /// The next changes, in reverse order.
     forms: Vec<Form>,
     nodes_made: usize,
@@ -202,7 +202,7 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    async fn set(cluster: &'a Cluster, size: Size, seed: u64) -> Result<Self> {
+    async fn set(cluster: &'a Cluster, size: ChaosSize, seed: u64) -> Result<Self> {
         let lease = format!("--set=operator.leaseSeconds={}", size.lease_seconds);
         cluster.install(Path::new(""), &[&lease]).await?;
         let nodes = (0..size.nodes).map(node);
@@ -215,7 +215,7 @@ impl<'a> Scene<'a> {
         let client = cluster.client().await?;
         let leases = Api::namespaced(client.clone(), NAMESPACE);
         let pair = Pair { cluster, leases, processes: BTreeMap::new(), made: 0 };
-        let at_first = Wanted { replicas: size.actors, edition: 0 };
+        let at_first = DesiredApplication { replicas: size.actors, edition: 0 };
         let wanted = (0..size.applications).map(|index| (format!("app-{index}"), at_first)).collect();
         let rng = Rng::with_seed(seed);
         let mut scene =
@@ -232,7 +232,7 @@ impl<'a> Scene<'a> {
         Api::namespaced(self.client.clone(), HERE)
     }
 
-    async fn create(&self, name: &str, wanted: Wanted) -> Result<()> {
+    async fn create(&self, name: &str, wanted: DesiredApplication) -> Result<()> {
         let manifest = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
             "metadata": {"name": name}, "spec": {"actors": [group(wanted)], "update": self.update()}});
         let application: ActorApplication = serde_json::from_value(manifest)?;
@@ -253,7 +253,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Starts a change.
-    async fn change(&mut self) -> Result<Change> {
+    async fn change(&mut self) -> Result<StartedChange> {
         if self.forms.is_empty() {
             self.forms = Form::ALL.to_vec();
             self.rng.shuffle(&mut self.forms);
@@ -285,7 +285,7 @@ impl<'a> Scene<'a> {
             self.nodes.delete(&node).await?;
         }
         let drain = if matches!(form, Form::Drain) { Some((node.clone(), self.drain(&node)?)) } else { None };
-        Ok(Change { form, updates, loses, drain })
+        Ok(StartedChange { form, updates, loses, drain })
     }
 
     /// Starts a drain of a node.
@@ -298,7 +298,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Restores the capacity that a change removed.
-    async fn make_good(&mut self, change: Change) -> Result<()> {
+    async fn make_good(&mut self, change: StartedChange) -> Result<()> {
         if change.loses {
             self.replace_node().await?;
         }
@@ -332,7 +332,7 @@ impl<'a> Scene<'a> {
     /// Waits until exactly the wanted actors run.
     async fn settled(&self) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), HERE);
-        let actors = |(name, wanted): (&String, &Wanted)| -> Vec<(String, String)> {
+        let actors = |(name, wanted): (&String, &DesiredApplication)| -> Vec<(String, String)> {
             (0..wanted.replicas).map(|index| (format!("{name}-{GROUP}-{index}"), wanted.image())).collect()
         };
         let expected: BTreeMap<String, String> = self.wanted.iter().flat_map(actors).collect();
@@ -370,7 +370,7 @@ fn node(index: usize) -> SimulatedNode {
 }
 
 /// Actors that gain nothing from a move, so that a move is wrong while their unit exists.
-fn group(wanted: Wanted) -> Value {
+fn group(wanted: DesiredApplication) -> Value {
     let requests = json!({"cpu": "500m", "memory": "64Mi"});
     let container = json!({"name": "actor", "image": wanted.image(), "resources": {"requests": requests}});
     let implementation =

@@ -4,7 +4,7 @@
 //! other is lost and returns, as fast as the agent notices, and each time a pod ends and another one starts.
 //! Resident memory is fitted by a line, so that leaks per scrape, loss and pod show as growth.
 
-mod trouble;
+mod device_churn;
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
     process::{Launch, http_get},
     product::AGENT,
 };
-use trouble::Scene;
+use device_churn::Scene;
 
 /// The node, and the namespace of its pods.
 const HERE: &str = "busy";
@@ -38,7 +38,7 @@ const IN_A_ROW: usize = 200;
 
 /// The scrape interval and the duration of each phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct ScrapePlan {
     /// The interval of scrapes, and of memory and descriptor samples.
     pub every: Duration,
     /// The number of warm-up scrapes.
@@ -51,7 +51,7 @@ pub struct Pace {
     pub perf: bool,
 }
 
-impl Pace {
+impl ScrapePlan {
     /// The published results: two minutes idle, ten of churn, with Prometheus' default interval.
     pub const FULL: Self =
         Self { every: Duration::from_secs(15), warm_up: 8, at_rest: 8, in_trouble: 40, perf: false };
@@ -70,7 +70,7 @@ impl Pace {
 
 /// The cost of a process over some scrapes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cost {
+pub struct ProcessCost {
     /// Resident memory at each scrape, in MiB.
     pub memory_mib: Vec<f64>,
     /// Open descriptors before each scrape.
@@ -83,13 +83,13 @@ pub struct Cost {
 
 /// The cost of the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct AgentFootprint {
     /// From its start until it was ready, with its NodeTopology published.
     pub ready_seconds: f64,
     /// With all devices healthy.
-    pub at_rest: Cost,
+    pub at_rest: ProcessCost,
     /// While devices were lost and returned.
-    pub in_trouble: Cost,
+    pub in_trouble: ProcessCost,
     /// The number of losses and returns that the agent noticed.
     pub changes: usize,
     /// The sorted durations of consecutive scrapes.
@@ -102,7 +102,7 @@ pub struct Measured {
     pub descriptors: [usize; 2],
 }
 
-impl Cost {
+impl ProcessCost {
     /// The growth of memory from the first to the last scrape by linear regression, and its standard
     /// error, in MiB.
     pub fn growth_mib(&self) -> (f64, f64) {
@@ -124,7 +124,7 @@ impl Cost {
 
 /// Measures the agent and Debian's `prometheus-node-exporter`, prints a table, and writes `node-agent/footprint.md`
 /// into `results`.
-pub async fn run(pace: Pace, commit: &str, results: &Path) -> Result<()> {
+pub async fn run(pace: ScrapePlan, commit: &str, results: &Path) -> Result<()> {
     let agent = measure(pace).await?;
     let other = node_exporter(pace).await?;
     write(&page(pace, commit, &agent, &other), results, "footprint.md")
@@ -132,7 +132,7 @@ pub async fn run(pace: Pace, commit: &str, results: &Path) -> Result<()> {
 
 /// Only churn, for ten minutes or with another `pace`: prints the memory curve, and writes `node-agent/trouble.md` into
 /// `results`.
-pub async fn trouble(pace: Pace, commit: &str, results: &Path) -> Result<()> {
+pub async fn trouble(pace: ScrapePlan, commit: &str, results: &Path) -> Result<()> {
     let text = page_of_trouble(pace, commit, &measure(pace).await?);
     write(&text, results, "trouble.md")
 }
@@ -146,7 +146,7 @@ fn write(text: &str, results: &Path, name: &str) -> Result<()> {
 }
 
 /// A separate control plane, the node, the agent; everything is stopped afterwards.
-pub async fn measure(pace: Pace) -> Result<Measured> {
+pub async fn measure(pace: ScrapePlan) -> Result<AgentFootprint> {
     let cluster = Cluster::start()?;
     let perf = format!("--set=agent.perf.enabled={}", pace.perf);
     // Here pods with the labels of actors are created directly.
@@ -179,7 +179,7 @@ pub async fn measure(pace: Pace) -> Result<Measured> {
     let descriptors = [descriptors_before, quiet.descriptors_at_ends().1];
     let (scrape_milliseconds, series) = in_a_row(port).await?;
     let series_by_name = [before, after];
-    Ok(Measured {
+    Ok(AgentFootprint {
         ready_seconds,
         at_rest,
         in_trouble,
@@ -198,7 +198,7 @@ async fn watch(
     every: Duration,
     scrapes: usize,
     mut then: impl AsyncFnMut(String) -> Result<()>,
-) -> Result<Cost> {
+) -> Result<ProcessCost> {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut memory_mib, mut descriptors) = (Vec::new(), Vec::new());
@@ -214,7 +214,12 @@ async fn watch(
     ticks.tick().await;
     let (now, seconds) = (processor_seconds(process)?, began.elapsed().as_secs_f64());
     let millicores = |which: usize| (now[which] - before[which]) / seconds * 1000.0;
-    Ok(Cost { memory_mib, descriptors, millicores: millicores(0), millicores_of_children: millicores(1) })
+    Ok(ProcessCost {
+        memory_mib,
+        descriptors,
+        millicores: millicores(0),
+        millicores_of_children: millicores(1),
+    })
 }
 
 /// The sorted durations of consecutive scrapes, and the number of series of one.
@@ -231,7 +236,7 @@ async fn in_a_row(port: u16) -> Result<(Vec<f64>, usize)> {
 }
 
 /// Debian's `prometheus-node-exporter` with defaults, next to a separate control plane: same machine, same load.
-async fn node_exporter(pace: Pace) -> Result<Measured> {
+async fn node_exporter(pace: ScrapePlan) -> Result<AgentFootprint> {
     let program = Path::new("/usr/bin/prometheus-node-exporter");
     let advice =
         "prometheus-node-exporter is not installed; on Debian: apt-get install prometheus-node-exporter";
@@ -251,7 +256,7 @@ async fn node_exporter(pace: Pace) -> Result<Measured> {
     watch(&process, port, pace.every, pace.warm_up, async |_| Ok(())).await?;
     let at_rest = watch(&process, port, pace.every, pace.at_rest, async |_| Ok(())).await?;
     let (scrape_milliseconds, series) = in_a_row(port).await?;
-    Ok(Measured { ready_seconds, at_rest, scrape_milliseconds, series, ..Measured::default() })
+    Ok(AgentFootprint { ready_seconds, at_rest, scrape_milliseconds, series, ..AgentFootprint::default() })
 }
 
 /// CPU time: its own, and that of its terminated children.
@@ -294,10 +299,10 @@ fn growth(values: &[f64]) -> (f64, f64) {
     ((count - 1.0) * slope, (count - 1.0) * error)
 }
 
-fn page(pace: Pace, commit: &str, agent: &Measured, other: &Measured) -> String {
+fn page(pace: ScrapePlan, commit: &str, agent: &AgentFootprint, other: &AgentFootprint) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let seconds = |scrapes: usize| pace.lasts(scrapes).as_secs();
-    let row = |name: &str, cost: &Cost, measured: &Measured| {
+    let row = |name: &str, cost: &ProcessCost, measured: &AgentFootprint| {
         let (growth, error) = cost.growth_mib();
         let (first, last) = cost.descriptors_at_ends();
         let scrape = |share: usize| measured.scrape_milliseconds[(IN_A_ROW - 1) * share / 100];
@@ -331,7 +336,7 @@ fn page(pace: Pace, commit: &str, agent: &Measured, other: &Measured) -> String 
     )
 }
 
-fn page_of_trouble(pace: Pace, commit: &str, agent: &Measured) -> String {
+fn page_of_trouble(pace: ScrapePlan, commit: &str, agent: &AgentFootprint) -> String {
     let cost = &agent.in_trouble;
     let (growth, error) = cost.growth_mib();
     let a_minute =

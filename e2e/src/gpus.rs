@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{command, keeper, ports, process::http_get, product::AGENT, wait};
-use agent::Said;
+use agent::ScrapedSeries;
 use smi::Gpu;
 
 /// The limit for the agent to find GPUs: the first query loads the driver's state.
@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 pub struct Moment {
     at: Instant,
     /// The agent's metrics.
-    agent: Said,
+    agent: ScrapedSeries,
     /// The output of `nvidia-smi`.
     smi: Vec<Gpu>,
 }
@@ -80,7 +80,7 @@ async fn moment(port: u16, fields: &[&'static str]) -> Result<Moment> {
     let asked = ["--format=csv,noheader,nounits", &query];
     let (agent, smi) = tokio::join!(http_get(port, "/metrics"), nvidia_smi(&asked));
     let at = Instant::now();
-    Ok(Moment { at, agent: Said::read(&agent?.1), smi: smi::read(fields, &smi?)? })
+    Ok(Moment { at, agent: ScrapedSeries::read(&agent?.1), smi: smi::read(fields, &smi?)? })
 }
 
 async fn nvidia_smi(arguments: &[&str]) -> Result<String> {
@@ -97,12 +97,12 @@ async fn nvidia_smi(arguments: &[&str]) -> Result<String> {
 }
 
 /// The GPUs in the output of `clinfo`, by address; empty if it is not installed.
-async fn opencl() -> Result<clinfo::Devices> {
+async fn opencl() -> Result<clinfo::OpenClDevices> {
     let mut clinfo = Command::new("clinfo");
     clinfo.arg("--raw");
     match command::run(clinfo, "").await {
         Ok(output) => Ok(clinfo::read(&output.stdout)),
-        Err(error) if is_missing(&error) => Ok(clinfo::Devices::new()),
+        Err(error) if is_missing(&error) => Ok(clinfo::OpenClDevices::new()),
         Err(error) => Err(error),
     }
 }

@@ -166,7 +166,7 @@ impl Child {
 
 /// Why a supervisor stops its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum StopCause {
     /// Its stdin was closed: the parent ended.
     Stdin,
     /// SIGTERM or SIGINT.
@@ -200,16 +200,16 @@ impl Orders {
     }
 
     /// The next line, or the reason to stop.
-    pub async fn next(&mut self) -> Result<String, Release> {
+    pub async fn next(&mut self) -> Result<String, StopCause> {
         tokio::select! {
-            line = self.lines.recv() => line.ok_or(Release::Stdin),
-            _ = self.terminate.recv() => Err(Release::Signal),
-            _ = self.interrupt.recv() => Err(Release::Signal),
+            line = self.lines.recv() => line.ok_or(StopCause::Stdin),
+            _ = self.terminate.recv() => Err(StopCause::Signal),
+            _ = self.interrupt.recv() => Err(StopCause::Signal),
         }
     }
 
     /// Waits for a reason to stop; lines are ignored.
-    pub async fn release(&mut self) -> Release {
+    pub async fn release(&mut self) -> StopCause {
         loop {
             if let Err(release) = self.next().await {
                 return release;

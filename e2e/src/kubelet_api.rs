@@ -40,7 +40,7 @@ pub struct Empty {}
 
 /// The allocations of all pods.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Given {
+pub struct PodResourcesResponse {
     /// The pods.
     #[prost(message, repeated, tag = "1")]
     pub pods: Vec<PodResources>,
@@ -138,7 +138,7 @@ struct Allocation {
 /// Queries a kubelet's pod resources socket.
 pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
     let channel = connect(socket).await?;
-    let given: Given = call(channel, LIST, Empty {}).await?;
+    let given: PodResourcesResponse = call(channel, LIST, Empty {}).await?;
     Ok(given.pods)
 }
 
@@ -147,7 +147,8 @@ pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources
     let listener =
         UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
     let service = service_fn(move |request: HttpRequest<Body>| {
-        let given = Given { pods: pods.lock().unwrap_or_else(PoisonError::into_inner).clone() };
+        let given =
+            PodResourcesResponse { pods: pods.lock().unwrap_or_else(PoisonError::into_inner).clone() };
         async move {
             if request.uri().path() != LIST {
                 return Ok(Status::unimplemented(request.uri().path().to_owned()).into_http());

@@ -17,7 +17,8 @@
 //!   kernel does when a test dies; their children are killed by a parent-death
 //!   signal. So nothing outlives a test.
 //! - [`cluster::Cluster`] is the API for tests: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
-//! - [`product`] installs the chart and starts its programs; [`demo`] presents it, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
+//! - [`product`] installs the chart and starts its programs; [`demo`] presents it, [`bench`](mod@bench), [`scale`],
+//!   [`versus_kube_scheduler`] and [`planning`] measure it,
 //!   [`chaos`] kills it at random and checks the audit log, [`upgrade`] upgrades it and rolls back, [`footprint`] measures its agents; [`gpus`] compares them with `nvidia-smi`.
 //! - [`gate`] stops the product between two of its writes; [`slow`] delays the API server's responses.
 //! - [`hardware`] provides fake GPUs and a fake kubelet for agents.
@@ -49,7 +50,6 @@
 
 pub mod audit;
 pub mod bench;
-pub mod beside;
 pub mod binaries;
 pub mod certificates;
 pub mod chaos;
@@ -82,6 +82,7 @@ pub mod request_reply;
 pub mod scale;
 pub mod slow;
 pub mod upgrade;
+pub mod versus_kube_scheduler;
 pub mod wait;
 pub mod workload;
 

@@ -5,9 +5,10 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
-    bench, beside, binaries, chaos,
+    bench, binaries, chaos,
     control_plane::{self, RealNodes},
     demo, demo_loop, footprint, gpus, keeper, planning, real_nodes, release, scale, upgrade,
+    versus_kube_scheduler,
 };
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.
@@ -74,13 +75,13 @@ enum Command {
     /// Measure how fast applications are placed and bound, with which memory and how many writes.
     Bench {
         /// The number of applications, applied at once.
-        #[arg(long, default_value_t = bench::Size::FULL.applications)]
+        #[arg(long, default_value_t = bench::BenchSize::FULL.applications)]
         applications: usize,
         /// The number of actors per application.
-        #[arg(long, default_value_t = bench::Size::FULL.actors)]
+        #[arg(long, default_value_t = bench::BenchSize::FULL.actors)]
         actors: usize,
         /// The number of nodes with four cores.
-        #[arg(long, default_value_t = bench::Size::FULL.nodes)]
+        #[arg(long, default_value_t = bench::BenchSize::FULL.nodes)]
         nodes: usize,
         /// The measured commit; its existing results are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
@@ -92,13 +93,13 @@ enum Command {
     /// Measure a thousand applications on a thousand nodes: until all pods are bound, under churn, and after a change.
     Scale {
         /// The number of applications with ten actors, applied at once.
-        #[arg(long, default_value_t = scale::Size::FULL.applications)]
+        #[arg(long, default_value_t = scale::ScaleSize::FULL.applications)]
         applications: usize,
         /// The number of nodes with eight cores.
-        #[arg(long, default_value_t = scale::Size::FULL.nodes)]
+        #[arg(long, default_value_t = scale::ScaleSize::FULL.nodes)]
         nodes: usize,
         /// The duration of the churn.
-        #[arg(long, default_value_t = scale::Size::FULL.minutes)]
+        #[arg(long, default_value_t = scale::ScaleSize::FULL.minutes)]
         minutes: u64,
         /// The measured commit; its existing results are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
@@ -125,13 +126,13 @@ enum Command {
         #[arg(long, default_value_t = 10)]
         batches: u64,
         /// How often the leader is killed, and how often it is stopped, per batch.
-        #[arg(long, default_value_t = chaos::Size::FULL.strikes)]
+        #[arg(long, default_value_t = chaos::ChaosSize::FULL.strikes)]
         strikes: usize,
         /// The number of nodes with four cores.
-        #[arg(long, default_value_t = chaos::Size::FULL.nodes)]
+        #[arg(long, default_value_t = chaos::ChaosSize::FULL.nodes)]
         nodes: usize,
         /// The maximum number of actors of each of ten applications.
-        #[arg(long, default_value_t = chaos::Size::FULL.actors)]
+        #[arg(long, default_value_t = chaos::ChaosSize::FULL.actors)]
         actors: u32,
         /// The measured commit; its existing batches are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
@@ -273,18 +274,18 @@ async fn run(command: Command) -> Result<()> {
             planning::run(&commit, &results.unwrap_or_else(bench::results))
         }
         Command::Bench { applications, actors, nodes, commit, results } => {
-            let size = bench::Size { applications, actors, nodes };
+            let size = bench::BenchSize { applications, actors, nodes };
             bench::run(size, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Scale { applications, nodes, minutes, commit, results } => {
-            let size = scale::Size { applications, nodes, minutes };
+            let size = scale::ScaleSize { applications, nodes, minutes };
             scale::run(size, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Beside { runs, commit, results } => {
-            beside::run(runs, &commit, &results.unwrap_or_else(bench::results)).await
+            versus_kube_scheduler::run(runs, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Chaos { batches, strikes, nodes, actors, commit, results } => {
-            let size = chaos::Size { nodes, actors, strikes, ..chaos::Size::FULL };
+            let size = chaos::ChaosSize { nodes, actors, strikes, ..chaos::ChaosSize::FULL };
             chaos::run(size, batches, &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Upgrade { older, programs, name, commit, results } => {
@@ -295,9 +296,9 @@ async fn run(command: Command) -> Result<()> {
         Command::Footprint { short, trouble, commit, results } => {
             let results = results.unwrap_or_else(bench::results);
             let pace = match (short, trouble) {
-                (true, _) => footprint::Pace::SHORT,
-                (false, true) => footprint::Pace::TROUBLE,
-                (false, false) => footprint::Pace::FULL,
+                (true, _) => footprint::ScrapePlan::SHORT,
+                (false, true) => footprint::ScrapePlan::TROUBLE,
+                (false, false) => footprint::ScrapePlan::FULL,
             };
             if trouble {
                 footprint::trouble(pace, &commit, &results).await

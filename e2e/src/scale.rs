@@ -47,7 +47,7 @@ const CHANGES: usize = 5;
 
 /// The size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
+pub struct ScaleSize {
     /// The number of applications with ten actors, applied at once.
     pub applications: usize,
     /// The number of nodes with eight cores.
@@ -56,7 +56,7 @@ pub struct Size {
     pub minutes: u64,
 }
 
-impl Size {
+impl ScaleSize {
     /// The size of the published results.
     pub const FULL: Self = Self { applications: 1000, nodes: 1000, minutes: 60 };
 }
@@ -64,12 +64,12 @@ impl Size {
 /// The results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Measured {
+pub struct ScaleResult {
     /// The commit of the programs.
     pub commit: String,
     /// The size.
     #[serde(flatten)]
-    pub size: Size,
+    pub size: ScaleSize,
     /// From before the first request until every actor was placed.
     pub seconds_until_placed: f64,
     /// Likewise, until the scheduler had bound every pod.
@@ -83,13 +83,13 @@ pub struct Measured {
     /// The behaviour under churn.
     pub churn: Churn,
     /// The changes, one after the other.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ScaleUp>,
 }
 
 /// Scaling one application up by one actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct ScaleUp {
     /// Until the Placement for the new generation was written.
     pub seconds_until_decided: f64,
     /// Until the new actor's pod was bound.
@@ -101,10 +101,10 @@ pub struct Change {
 }
 
 /// Measures, unless there are results of this commit, and writes `scale.md` and `scale.json` into `results`.
-pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
+pub async fn run(size: ScaleSize, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let file = results.join("scale.json");
-    let mut all: Vec<Measured> =
+    let mut all: Vec<ScaleResult> =
         serde_json::from_str(&fs::read_to_string(&file).unwrap_or_default()).unwrap_or_default();
     all.retain(|row| row.commit == commit);
     if !all.iter().any(|row| row.size == size) {
@@ -118,7 +118,7 @@ pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
 }
 
 /// Runs the measurement on a separate control plane.
-pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
+pub async fn measure(size: ScaleSize, commit: &str) -> Result<ScaleResult> {
     let cluster = Cluster::start()?;
     let topologies = cluster.plane().state.join("run/topologies");
     fs::create_dir(&topologies)?;
@@ -158,7 +158,7 @@ pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
     }
     let churn = churn(&cluster, &client, &mut operator, Duration::from_mins(size.minutes)).await?;
     eprintln!("{churn:?}");
-    Ok(Measured {
+    Ok(ScaleResult {
         commit: commit.to_owned(),
         size,
         seconds_until_placed,
@@ -204,7 +204,7 @@ async fn quiet(operator: &Process) -> Result<()> {
 }
 
 /// Scales one application up by one actor, and waits until it is bound; `all` is the number of pods afterwards.
-async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> Result<Change> {
+async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> Result<ScaleUp> {
     let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
     let decisions = Api::<Placement>::namespaced(client.clone(), HERE);
     // The generation counts new specs, not status changes.
@@ -232,7 +232,7 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
     let (decided, bound) = tokio::join!(decided, bound);
     let seconds = |seen: std::result::Result<f64, String>| seen.map_err(|seen| anyhow!("{name}: {seen}"));
     let after = others().await?;
-    Ok(Change {
+    Ok(ScaleUp {
         seconds_until_decided: seconds(decided)?,
         seconds_until_bound: seconds(bound)?,
         searches_by: since(&searched, by_cause(operator, SEARCHES).await?),
@@ -240,7 +240,7 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
     })
 }
 
-fn page(all: &[Measured], commit: &str) -> String {
+fn page(all: &[ScaleResult], commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut text = format!(
         "# Scale: many applications on many nodes\n\nApplications of {ACTORS} actors each, applied at once to simulated nodes of eight \
@@ -298,7 +298,7 @@ fn page(all: &[Measured], commit: &str) -> String {
              | applications × nodes | decided | bound | worst bound ÷ target (2 s) | triggered searches (target 1 each) | background searches \
              | changed decisions of other applications (target 0) |\n|---|---:|---:|---:|---:|---:|---:|\n";
     for row in all {
-        let per_change = |of: fn(&Change) -> f64| {
+        let per_change = |of: fn(&ScaleUp) -> f64| {
             let all: Vec<String> = row.changes.iter().map(|change| format!("{:.1}", of(change))).collect();
             all.join(", ")
         };
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn memory_in_mebibytes_is_compared_with_megabytes() {
-        let row = |peak: u64| -> Measured {
+        let row = |peak: u64| -> ScaleResult {
             let churn = json!({"seconds": 60.0, "pods": 300, "moves": 0, "searches": 0.0, "cores": 0.1,
                 "mibBefore": 279, "mibAfter": 282});
             let row = json!({"commit": "here", "applications": 1000, "nodes": 1000, "minutes": 1, "secondsUntilPlaced": 300.0,

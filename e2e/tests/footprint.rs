@@ -1,6 +1,6 @@
 //! A small run of the agent's benchmark: a minute of constant device and pod churn.
 
-use e2e::footprint::{Pace, measure};
+use e2e::footprint::{ScrapePlan, measure};
 
 /// The allowed growth after a minute with 500 scrapes of some 100 KB each: less than a fiftieth of each scrape.
 const MOST_GROWTH_MIB: f64 = 1.0;
@@ -15,7 +15,7 @@ const LEAST_CHANGES: usize = 6;
 
 #[tokio::test]
 async fn an_agent_under_device_and_pod_churn_does_not_leak() {
-    let measured = measure(Pace::SHORT).await.unwrap();
+    let measured = measure(ScrapePlan::SHORT).await.unwrap();
     let cost = &measured.in_trouble;
     let (growth, error) = cost.growth_mib();
     let [first, last] = measured.descriptors;

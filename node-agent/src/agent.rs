@@ -65,7 +65,7 @@ pub struct Agent {
     /// Allocations of the agent's own node.
     pub allocations: Allocations,
     /// CPU counters of actors' pods, if enabled.
-    pub perf: Option<perf::shared::Shared>,
+    pub perf: Option<perf::shared::SharedPerf>,
     pub(crate) requests: mpsc::Sender<ReadingsRequest>,
     pub(crate) nodes_known: AtomicBool,
     /// When the last probe of the source completed, whatever its result.
@@ -111,7 +111,7 @@ impl Agent {
         client: Client,
         metrics: Metrics,
         allocations: Allocations,
-        perf: Option<perf::shared::Shared>,
+        perf: Option<perf::shared::SharedPerf>,
         only: Option<&str>,
     ) -> (Arc<Self>, Caches) {
         let all = watcher::Config::default();

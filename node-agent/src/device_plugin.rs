@@ -20,7 +20,7 @@ use crds::NodeTopologySpec;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::metrics::{CollectorState, Metrics};
-use domains::Domain;
+use domains::OfferedDomain;
 use registration::{KUBELET, PluginError, register};
 use server::{Endpoint, Identity, Offer};
 
@@ -46,7 +46,7 @@ pub struct Plugin {
 /// The resource of a domain.
 #[derive(Debug)]
 struct Resource {
-    domain: Domain,
+    domain: OfferedDomain,
     /// `None` until its socket is created.
     endpoint: Option<Endpoint>,
     /// The kubelet that accepted the last registration, and when.
@@ -81,7 +81,7 @@ impl Plugin {
         loop {
             ticks.tick().await;
             if let Some(spec) = topology() {
-                self.set_domains(&Domain::of(&spec));
+                self.set_domains(&OfferedDomain::of(&spec));
             }
             if self.resources.is_empty() {
                 let message = "the topology has no NUMA domain";
@@ -99,9 +99,9 @@ impl Plugin {
     }
 
     /// Sets the domains of the current topology.
-    fn set_domains(&mut self, found: &BTreeMap<u32, Domain>) {
+    fn set_domains(&mut self, found: &BTreeMap<u32, OfferedDomain>) {
         for (number, resource) in &mut self.resources {
-            let gone = Domain { is_healthy: false, ..resource.domain };
+            let gone = OfferedDomain { is_healthy: false, ..resource.domain };
             resource.domain = *found.get(number).unwrap_or(&gone);
             if let Some(endpoint) = &resource.endpoint {
                 endpoint.set(Offer { domain: resource.domain, slots: self.slots });

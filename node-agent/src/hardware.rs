@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod child;
+pub mod debounce;
 pub mod errors;
 pub mod fit;
 pub mod fpga;
@@ -16,7 +17,6 @@ pub mod nvml;
 pub mod opencl;
 pub mod pci_ids;
 pub mod reading;
-pub mod steady;
 pub mod sysfs;
 pub mod worker;
 

@@ -134,11 +134,11 @@ mod tests {
         agent::Caches,
         allocations::Allocations,
         metrics::Metrics,
-        perf::{Group, Layer, Perf, Pod, Reading, Set, shared::Shared},
+        perf::{Group, GroupReading, Layer, Perf, Pod, Set, shared::SharedPerf},
     };
 
     /// An agent that has not reached the API server, for one node if given.
-    fn agent_of(node: Option<&str>, perf: Option<Shared>) -> (Arc<Agent>, Caches) {
+    fn agent_of(node: Option<&str>, perf: Option<SharedPerf>) -> (Arc<Agent>, Caches) {
         let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
         let client = kube::Client::new(service, "default");
         Agent::new(client, Metrics::new().unwrap(), Allocations::new(node), perf, node)
@@ -165,9 +165,9 @@ mod tests {
     }
 
     impl Group for Kernel {
-        fn read(&mut self) -> io::Result<Reading> {
+        fn read(&mut self) -> io::Result<GroupReading> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(Reading::default())
+            Ok(GroupReading::default())
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let mut perf = Perf::new(Box::new(kernel.clone()), root.path(), 100_000, &Metrics::new().unwrap());
         let pod = Pod { namespace: "vision".into(), name: "camera".into(), uid: "1".into() };
         perf.watch(&[pod].into());
-        let (agent, caches) = agent_of(Some("node-a"), Some(Shared::new(perf)));
+        let (agent, caches) = agent_of(Some("node-a"), Some(SharedPerf::new(perf)));
         let received = Arc::new(AtomicUsize::new(0));
         let (mut requests, count) = (caches.into_requests(), Arc::clone(&received));
         tokio::spawn(async move {

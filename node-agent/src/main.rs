@@ -64,7 +64,7 @@ enum StartError {
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
     #[error(transparent)]
-    Topology(#[from] topology::Error),
+    Topology(#[from] topology::RenderError),
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error("there is no valid description:\n{0}")]
@@ -162,7 +162,7 @@ async fn run(args: Args) -> Result<(), StartError> {
 
     let perf = kubelet.perf.then(|| {
         let max = perf::shared::max_descriptors();
-        perf::shared::Shared::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, max, &metrics))
+        perf::shared::SharedPerf::new(Perf::new(Box::new(perf::Kernel), &kubelet.cgroup_root, max, &metrics))
     });
     if perf.is_none() {
         for collector in [perf::SOFTWARE, perf::HARDWARE] {

@@ -25,7 +25,7 @@ use crate::failure::Reason;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    collectors: Mutex<BTreeMap<String, Collector>>,
+    collectors: Mutex<BTreeMap<String, CollectorRecord>>,
     collect_errors: IntCounterVec,
     topology_changes: IntCounter,
     last_change: Mutex<Option<Timestamp>>,
@@ -52,7 +52,7 @@ pub enum CollectorState {
 
 /// The record of a collector.
 #[derive(Debug)]
-struct Collector {
+struct CollectorRecord {
     state: CollectorState,
     /// Why, and the remedy; empty if there is nothing to report.
     message: String,
@@ -61,7 +61,7 @@ struct Collector {
     last_ok: Option<Timestamp>,
 }
 
-impl Collector {
+impl CollectorRecord {
     /// The updated record, given the previous one.
     fn after(before: Option<&Self>, state: CollectorState, message: &str) -> Self {
         let is_ok = state == CollectorState::Ok;
@@ -112,7 +112,7 @@ impl Metrics {
     /// Records the state of a collector that needs no explanation.
     pub fn set_collector(&self, collector: &str, now: CollectorState) {
         let mut collectors = self.collectors();
-        let now = Collector::after(collectors.get(collector), now, "");
+        let now = CollectorRecord::after(collectors.get(collector), now, "");
         self.insert(&mut collectors, collector, now);
     }
 
@@ -128,7 +128,7 @@ impl Metrics {
                 CollectorState::Denied | CollectorState::Error => warn!(collector, state, "{said}"),
             }
         }
-        let now = Collector::after(before, now, message);
+        let now = CollectorRecord::after(before, now, message);
         self.insert(&mut collectors, collector, now);
         is_new
     }
@@ -141,7 +141,7 @@ impl Metrics {
         }
     }
 
-    fn insert(&self, collectors: &mut BTreeMap<String, Collector>, name: &str, now: Collector) {
+    fn insert(&self, collectors: &mut BTreeMap<String, CollectorRecord>, name: &str, now: CollectorRecord) {
         if collectors.insert(name.to_owned(), now).is_none() {
             // From 0 on; otherwise the first problem of a kind would not be an increase.
             for reason in collectors::reasons(name) {
@@ -186,7 +186,7 @@ impl Metrics {
     /// One line per collector: name, state and reason.
     pub fn collectors_page(&self) -> String {
         let collectors = self.collectors();
-        let lines = collectors.iter().map(|(name, Collector { state, message, .. })| {
+        let lines = collectors.iter().map(|(name, CollectorRecord { state, message, .. })| {
             let state = <&str>::from(*state);
             if message.is_empty() {
                 format!("{name} {state}\n")
@@ -240,7 +240,7 @@ impl Metrics {
         Ok(text)
     }
 
-    fn collectors(&self) -> MutexGuard<'_, BTreeMap<String, Collector>> {
+    fn collectors(&self) -> MutexGuard<'_, BTreeMap<String, CollectorRecord>> {
         self.collectors.lock().expect("no task panics while it holds this")
     }
 }

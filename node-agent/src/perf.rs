@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use layer::{Group, Kernel, Layer, Reading, Set};
+pub use layer::{Group, GroupReading, Kernel, Layer, Set};
 
 use metric_names::agent::{PERF_OPEN_FDS, POD_SCALING, SERIES_DROPPED};
 
@@ -73,7 +73,7 @@ struct Watched {
 struct Counting {
     set: Set,
     group: Box<dyn Group>,
-    last: Option<(Instant, Reading)>,
+    last: Option<(Instant, GroupReading)>,
 }
 
 /// The counts of a set since the pod is observed, over all CPUs.
@@ -285,7 +285,7 @@ impl Totals {
 ///
 /// The first readings of a group may include minutes before it was opened. Such intervals are longer than the wall
 /// clock's.
-fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
+fn between(before: &GroupReading, now: &GroupReading, wall: Duration) -> Option<Totals> {
     let enabled = now.enabled.checked_sub(before.enabled)?;
     let running = now.running.checked_sub(before.running)?;
     // The two clocks are not read at the same time.

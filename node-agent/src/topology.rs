@@ -8,7 +8,7 @@ use crate::{args::Form, hardware::reading::DeviceReading, source::Reading};
 
 /// Why nothing is printed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum RenderError {
     /// Nothing could be read; the collectors' messages.
     #[error("{0}")]
     Nothing(String),
@@ -21,21 +21,21 @@ pub enum Error {
 }
 
 /// Formats the topologies of a reading, with device readings in the table.
-pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, Error> {
+pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, RenderError> {
     if reading.topologies.is_empty() {
         let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
         let is_reported = |message: &str| reading.problems.values().any(|problem| problem.message == message);
         let states =
             reading.collectors.iter().filter(|it| !it.message.is_empty() && !is_reported(&it.message));
         let all: Vec<_> = problems.chain(states.map(|it| format!("{}: {}", it.name, it.message))).collect();
-        return Err(Error::Nothing(if all.is_empty() {
+        return Err(RenderError::Nothing(if all.is_empty() {
             "there is nothing".to_owned()
         } else {
             all.join("\n")
         }));
     }
     if form == Form::Hicr && reading.topologies.len() > 1 {
-        return Err(Error::Several(reading.topologies.len()));
+        return Err(RenderError::Several(reading.topologies.len()));
     }
     let mut text = String::new();
     for (node, spec) in &reading.topologies {

@@ -239,7 +239,7 @@ fn background_tasks(
     namespace: &str,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(policies::kept::run(context.clone(), namespace.to_owned()));
+    tasks.spawn(policies::revisions::run(context.clone(), namespace.to_owned()));
     tasks.spawn(enqueue_after_lapses(context.clone()));
     tasks.spawn(planning::background(context.clone()));
     tasks.spawn(report_refused_policies(context.clone(), refused_policies));

@@ -14,7 +14,7 @@ use crate::engine::Outcome;
 use crate::facts::{ALL_PAIRS, Encoded, vector};
 use crate::group_counts::{GroupUnitCounts, JudgingBatch};
 use crate::judging_size::{CONCURRENT_RUNS, JudgingSize, most_batches_of_channels};
-use crate::process::{Ended, Solver};
+use crate::process::{JobEnd, Solver};
 use crate::sandbox::Limits;
 use crate::scale::{Rounding, Scale};
 
@@ -195,10 +195,10 @@ pub(crate) fn ask(executable: &Path, limits: Limits, job: &Job, patience: Durati
         Ok::<(), String>(())
     })?;
     match ended {
-        Ended::Finished(Outcome::Unsatisfiable) => Ok(None),
-        Ended::Finished(_) => sums.map(Some).ok_or_else(|| "clingo sent no answer".to_owned()),
-        Ended::Stopped => Err(format!("clingo took more than {} ms", patience.as_millis())),
-        Ended::Lost(problem) => Err(problem),
+        JobEnd::Finished(Outcome::Unsatisfiable) => Ok(None),
+        JobEnd::Finished(_) => sums.map(Some).ok_or_else(|| "clingo sent no answer".to_owned()),
+        JobEnd::Stopped => Err(format!("clingo took more than {} ms", patience.as_millis())),
+        JobEnd::Lost(problem) => Err(problem),
     }
 }
 

@@ -29,7 +29,7 @@ pub use child::run_child_if_asked;
 pub use engine::{Aim, EngineError, Optimum, Outcome, optimum, optimum_approximated};
 pub use facts::vector;
 pub use judge::{ClingoJudge, TimeLeft};
-pub use process::{Ended, Wanted};
+pub use process::{BoundCommand, JobEnd};
 pub use sandbox::Limits;
 pub use scale::{Rounding, Scale};
 pub use session::{Session, Task, bound};

@@ -31,7 +31,7 @@ const KEPT: u64 = 4096;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum JobEnd {
     /// Normally.
     Finished(Outcome),
     /// The caller's `stop` returned true.
@@ -42,13 +42,13 @@ pub enum Ended {
 
 /// The caller's instruction to a process that computes bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum BoundCommand {
     /// Continue.
-    More,
+    Continue,
     /// Report the bounds known so far.
-    Enough,
+    Report,
     /// Abandon the job.
-    Nothing,
+    Abandon,
 }
 
 /// A running solver process, which does one job after the other. Dropping it kills and reaps it, on every path.
@@ -132,34 +132,34 @@ impl Solver {
 
     /// Runs a job; `found` gets each model, and an error from it ends the job.
     ///
-    /// The process accepts another job only after [`Ended::Finished`].
+    /// The process accepts another job only after [`JobEnd::Finished`].
     pub fn run<E>(
         &mut self,
         job: &Job,
         stop: &dyn Fn() -> bool,
         mut found: impl FnMut(Vec<Option<usize>>, &[i64]) -> Result<(), E>,
-    ) -> Result<Ended, E> {
+    ) -> Result<JobEnd, E> {
         if let Err(problem) = self.write(job) {
-            return Ok(Ended::Lost(problem));
+            return Ok(JobEnd::Lost(problem));
         }
         loop {
             if stop() {
-                return Ok(Ended::Stopped);
+                return Ok(JobEnd::Stopped);
             }
             match self.lines.recv_timeout(POLL) {
                 Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
-                Ok(Ok(Line::End(outcome))) => return Ok(Ended::Finished(outcome)),
+                Ok(Ok(Line::End(outcome))) => return Ok(JobEnd::Finished(outcome)),
                 Ok(Ok(Line::Bound(sums))) => {
-                    return Ok(Ended::Lost(format!("the solver sent unexpected bounds: {sums:?}")));
+                    return Ok(JobEnd::Lost(format!("the solver sent unexpected bounds: {sums:?}")));
                 }
                 Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
-                    return Ok(Ended::Lost(self.explain(&problem)));
+                    return Ok(JobEnd::Lost(self.explain(&problem)));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.epitaph();
                     let problem = format!("the solver exited without an answer: {status}");
-                    return Ok(Ended::Lost(self.explain(&problem)));
+                    return Ok(JobEnd::Lost(self.explain(&problem)));
                 }
             }
         }
@@ -169,18 +169,18 @@ impl Solver {
     ///
     /// # Errors
     /// What failed, as a sentence.
-    pub fn bound(mut self, job: &Job, wanted: &dyn Fn() -> Wanted) -> Result<Vec<i64>, String> {
+    pub fn bound(mut self, job: &Job, command: &dyn Fn() -> BoundCommand) -> Result<Vec<i64>, String> {
         self.write(job)?;
         let mut asked = None;
         while asked.is_none_or(|asked: Instant| asked.elapsed() < LAST_BOUND) {
-            match wanted() {
-                Wanted::Nothing => break,
-                Wanted::Enough if asked.is_none() => {
+            match command() {
+                BoundCommand::Abandon => break,
+                BoundCommand::Report if asked.is_none() => {
                     asked = Some(Instant::now());
                     // Closing its input is the signal to stop.
                     self.jobs = mpsc::channel().0;
                 }
-                Wanted::More | Wanted::Enough => {}
+                BoundCommand::Continue | BoundCommand::Report => {}
             }
             match self.lines.recv_timeout(POLL) {
                 Ok(Ok(Line::Bound(sums))) => return Ok(sums),
@@ -234,11 +234,11 @@ mod tests {
     fn lost(executable: &str) -> String {
         let job = Job { facts: "x".repeat(1 << 20), ..Job::default() };
         let ended = Solver::start(Path::new(executable), Limits::default())
-            .map_or_else(Ended::Lost, |mut solver| {
+            .map_or_else(JobEnd::Lost, |mut solver| {
                 solver.run(&job, &|| false, |_, _| Ok::<(), ()>(())).unwrap()
             });
         match ended {
-            Ended::Lost(problem) => problem,
+            JobEnd::Lost(problem) => problem,
             other => panic!("{executable} ended with {other:?}"),
         }
     }

@@ -8,7 +8,7 @@ use placement::{Assignment, Snapshot, SolveError};
 use crate::child::Job;
 use crate::engine::{Aim, Outcome};
 use crate::facts::{Encoded, vector};
-use crate::process::{Ended, Solver, Wanted};
+use crate::process::{BoundCommand, JobEnd, Solver};
 use crate::sandbox::Limits;
 
 /// The parameters of one search.
@@ -75,10 +75,10 @@ impl Session {
         task: &Task,
         stop: &dyn Fn() -> bool,
         mut found: impl FnMut(Assignment, Vec<i64>),
-    ) -> Result<Ended, SolveError> {
+    ) -> Result<JobEnd, SolveError> {
         self.wake();
         let Some(mut solver) = self.solver.take() else {
-            return Ok(Ended::Lost("no solver process could be started".into()));
+            return Ok(JobEnd::Lost("no solver process could be started".into()));
         };
         let mut encoded = Encoded::new(world, start);
         let job = Job {
@@ -106,7 +106,7 @@ impl Session {
             Ok(())
         })?;
         match &ended {
-            Ended::Finished(outcome) => {
+            JobEnd::Finished(outcome) => {
                 if *outcome == Outcome::Unsatisfiable {
                     tracing::warn!(
                         "the solver found no model although one exists; the best answer so far is kept"
@@ -114,8 +114,8 @@ impl Session {
                 }
                 self.solver = Some(solver);
             }
-            Ended::Lost(problem) => self.lose(problem),
-            Ended::Stopped => {}
+            JobEnd::Lost(problem) => self.lose(problem),
+            JobEnd::Stopped => {}
         }
         Ok(ended)
     }
@@ -129,12 +129,12 @@ pub fn bound(
     seed: u64,
     world: &Snapshot,
     conflicts: u64,
-    wanted: &dyn Fn() -> Wanted,
+    command: &dyn Fn() -> BoundCommand,
 ) -> Vec<i64> {
     let mut encoded = Encoded::new(world, &world.incumbent());
     let job =
         Job { seed, conflicts, aim: Aim::Bound, facts: mem::take(&mut encoded.facts), ..Job::default() };
-    match Solver::start(executable, limits).and_then(|solver| solver.bound(&job, wanted)) {
+    match Solver::start(executable, limits).and_then(|solver| solver.bound(&job, command)) {
         Ok(sums) => encoded.vector(&sums),
         Err(problem) => {
             tracing::warn!(

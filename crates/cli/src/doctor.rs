@@ -17,7 +17,7 @@ use kube::{Api, Client, ResourceExt};
 
 use self::diagnosis::diagnose;
 use self::findings::{AGENT_PODS, Finding, InstallationState, Level, OPERATOR};
-use self::permissions::{Permission, Scope};
+use self::permissions::{Permission, PermissionScope};
 use crate::access::{AccessibleObjects, everything};
 use crate::args::{DoctorArgs, Output};
 use crate::cluster::{block_on, client};
@@ -128,9 +128,9 @@ fn review(permission: &Permission, args: &DoctorArgs) -> SubjectAccessReview {
     let (resource, subresource) =
         permission.resource.split_once('/').map_or((permission.resource, None), |(a, b)| (a, Some(b)));
     let namespace = match permission.scope {
-        Scope::Cluster => None,
-        Scope::OperatorNamespace => Some(operators.clone()),
-        Scope::AgentNamespace => Some(args.agents_namespace.clone()),
+        PermissionScope::Cluster => None,
+        PermissionScope::OperatorNamespace => Some(operators.clone()),
+        PermissionScope::AgentNamespace => Some(args.agents_namespace.clone()),
     };
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {

@@ -21,7 +21,7 @@ use crate::text::{joined, section};
 use crate::{Outcome, cluster, plan, print};
 
 /// The explained assignment with its cost.
-struct Subject {
+struct ExplainedAssignment {
     application: ApplicationKey,
     policy: String,
     snapshot: Snapshot,
@@ -63,7 +63,7 @@ fn key(args: &ExplainArgs) -> Result<ApplicationKey, CliError> {
     cluster::application_key(&args.name, args.namespace.as_deref(), connection)
 }
 
-fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError> {
+fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<ExplainedAssignment, CliError> {
     let plan_args = args.as_plan(key.clone());
     let (objects, now) = plan::objects(&plan_args)?;
     let (world, policy, mut notes) = plan::snapshot_of(&objects, &key, &plan_args, None, now)?;
@@ -96,7 +96,7 @@ fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError>
         (explained, result.plan.world(&snapshot).into_owned(), assignment, unplaced)
     };
     notes.extend(unavailable_devices(&Index::of(&objects), &snapshot, &unplaced));
-    Ok(Subject {
+    Ok(ExplainedAssignment {
         application: key,
         policy: policy.name,
         cost: Cost { policy: world.penalty(&assignment), ..world.cost(&assignment) },
@@ -145,7 +145,7 @@ fn find_actor(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<A
     )
 }
 
-fn report(subject: &Subject) -> ExplainReport {
+fn report(subject: &ExplainedAssignment) -> ExplainReport {
     ExplainReport {
         application: subject.application.to_string(),
         objective: report::objective(&subject.snapshot, &subject.cost),
@@ -156,8 +156,8 @@ fn report(subject: &Subject) -> ExplainReport {
     }
 }
 
-fn render(subject: &Subject, style: Style) -> String {
-    let Subject { snapshot, assignment, unplaced, .. } = subject;
+fn render(subject: &ExplainedAssignment, style: Style) -> String {
+    let ExplainedAssignment { snapshot, assignment, unplaced, .. } = subject;
     let title = style.paint(Tone::Heading, &subject.application.to_string());
     let about = style.paint(Tone::Faint, &format!("policy {}", subject.policy));
     let mut sections = vec![format!("{title}  {about}\n")];

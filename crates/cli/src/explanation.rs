@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use explain::{Alternative, Explanation, Outcome, REASONS_EFFORT, Rebuild, Relief, Whereabouts};
+use explain::{Alternative, Explanation, LimitCost, Outcome, PlacedActor, REASONS_EFFORT, Rebuild};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
@@ -192,12 +192,12 @@ impl ExplanationReport {
             change: if let Outcome::Costs(costs) = &other.outcome { Some(change(costs)) } else { None },
             forbidden: if let Outcome::Forbidden(why) = &other.outcome { Some(why.clone()) } else { None },
         };
-        let placed = |placed: &Whereabouts| ActorReport {
+        let placed = |placed: &PlacedActor| ActorReport {
             actor: actor(placed.actor),
             unit: unit(placed.unit),
             alternatives: placed.alternatives.iter().map(alternative).collect(),
         };
-        let relief = |relief: &Relief| ReliefReport {
+        let relief = |relief: &LimitCost| ReliefReport {
             says: relief.says.clone(),
             actors: relief.actors,
             actor: actor(relief.best.0),
@@ -226,7 +226,7 @@ fn levels(snapshot: &Snapshot) -> Vec<String> {
     snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect()
 }
 
-fn alternatives(snapshot: &Snapshot, placed: &[Whereabouts], style: Style) -> String {
+fn alternatives(snapshot: &Snapshot, placed: &[PlacedActor], style: Style) -> String {
     if placed.is_empty() {
         return String::new();
     }
@@ -270,8 +270,8 @@ fn alternatives(snapshot: &Snapshot, placed: &[Whereabouts], style: Style) -> St
 }
 
 /// The actors to show: all, or the ones of many actors that cost least to move, cheapest first.
-fn shown(placed: &[Whereabouts]) -> Vec<&Whereabouts> {
-    let mut shown: Vec<&Whereabouts> = placed.iter().collect();
+fn shown(placed: &[PlacedActor]) -> Vec<&PlacedActor> {
+    let mut shown: Vec<&PlacedActor> = placed.iter().collect();
     if shown.len() > MANY_ACTORS {
         shown.sort_by_key(|placed| placed.alternatives.first().map(|other| other.outcome.clone()));
         // Actors without alternatives last; `None` sorts first.
@@ -321,7 +321,7 @@ fn changes(snapshot: &Snapshot, change: &[i64]) -> String {
         .join(" · ")
 }
 
-fn limiting_rule(snapshot: &Snapshot, relief: &Relief) -> String {
+fn limiting_rule(snapshot: &Snapshot, relief: &LimitCost) -> String {
     let (actor, unit) = (snapshot.short_name(relief.best.0), snapshot.unit_id(relief.best.1));
     let others = match relief.actors {
         0 | 1 => String::new(),

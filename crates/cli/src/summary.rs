@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use placement::ix::ActorIx;
-use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
+use placement::{Cost, Objectives, Plan, ReasonScope, Snapshot, StoppedBy, Unplaced};
 
 use crate::explanation::ExplainedPlan;
 use crate::style::{Style, Tone};
@@ -46,7 +46,7 @@ pub fn render(
 pub fn unplaced_section(snapshot: &Snapshot, unplaced: &[Unplaced], style: Style) -> String {
     let line = |left: &Unplaced| {
         let scope = match left.holds {
-            Some(Holds::WhereOthersAre) => " (with the other actors in place)",
+            Some(ReasonScope::WhereOthersAre) => " (with the other actors in place)",
             _ => "",
         };
         format!("{}: {}{scope}", snapshot.short_name(left.actor), left.reasons.join("; "))
@@ -112,7 +112,7 @@ impl PlanPage<'_> {
 
     /// Actors with tolerated violations that existed before.
     fn excused(&self) -> String {
-        let line = |one: &placement::Excused| {
+        let line = |one: &placement::GrandfatheredActor| {
             format!("{}: {}", self.snapshot.short_name(one.actor), one.reasons.join("; "))
         };
         let lines: Vec<String> = self.plan.excused.iter().map(line).collect();

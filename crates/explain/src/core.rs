@@ -12,7 +12,7 @@ use crate::obstacles_in_place;
 use crate::oracle::ask;
 use crate::question::Question;
 use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
-use placement::{Assignment, Holds, Snapshot};
+use placement::{Assignment, ReasonScope, Snapshot};
 
 /// How often a group is narrowed to an equivalent subset.
 const MOST_NARROWINGS: usize = 40;
@@ -25,14 +25,14 @@ pub struct Core {
     /// The set, with limits of the actor itself first. Empty if there is no unit at all.
     pub elements: Vec<LimitGroup>,
     /// The question that was answered.
-    pub holds: Holds,
+    pub holds: ReasonScope,
     /// Whether the actor has a place if any one of them is dropped. Always true if the other actors stay.
     pub irreducible: bool,
 }
 
 /// Why an actor is unplaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum UnplacedCause {
     /// Limits and rules leave it no place.
     Blocked(Core),
     /// There is a place: the new units of the actor, and of those that would have to move.
@@ -42,26 +42,31 @@ pub enum WhyNot {
 /// Explains why an actor is unplaced in a feasible assignment.
 ///
 /// `effort` bounds the proof, in visited pairs of actor and unit. The answer depends on nothing else.
-pub fn why_not(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, effort: u64) -> WhyNot {
-    why_not_all(snapshot, &[actor], assignment, effort)
+pub fn explain_unplaced(
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    assignment: &Assignment,
+    effort: u64,
+) -> UnplacedCause {
+    explain_unplaced_all(snapshot, &[actor], assignment, effort)
 }
 
 /// The same for several actors that must all have a place at once. A set of limits is reported for the first of them.
-pub(crate) fn why_not_all(
+pub(crate) fn explain_unplaced_all(
     snapshot: &Snapshot,
     unplaced: &[ActorIx],
     assignment: &Assignment,
     effort: u64,
-) -> WhyNot {
+) -> UnplacedCause {
     let mut effort = Effort { left: effort };
     let mut diagnosis = Diagnosis::new(snapshot, unplaced, assignment);
     match diagnosis.first(&mut effort) {
-        Feasibility::Fits(found) => WhyNot::Room(diagnosis.changes(&found)),
+        Feasibility::Fits(found) => UnplacedCause::Room(diagnosis.changes(&found)),
         Feasibility::Never => match diagnosis.reduce(&mut effort) {
-            Some(core) => WhyNot::Blocked(core),
-            None => WhyNot::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
+            Some(core) => UnplacedCause::Blocked(core),
+            None => UnplacedCause::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
         },
-        Feasibility::Unknown => WhyNot::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
+        Feasibility::Unknown => UnplacedCause::Blocked(blocked_in_place(snapshot, unplaced, assignment)),
     }
 }
 
@@ -157,7 +162,7 @@ impl<'a> Diagnosis<'a> {
             return None;
         }
         self.narrow(&mut found, effort);
-        Some(Core { actor: self.unplaced[0], elements: found, holds: Holds::Always, irreducible })
+        Some(Core { actor: self.unplaced[0], elements: found, holds: ReasonScope::Always, irreducible })
     }
 
     /// The subset of `rest` that is needed in addition to `kept`; `grew` is whether `kept` changed since the last question.
@@ -277,5 +282,10 @@ fn narrowed(found: &[LimitGroup], wanted: impl Fn(&Limit) -> bool) -> Vec<LimitG
 fn blocked_in_place(snapshot: &Snapshot, unplaced: &[ActorIx], assignment: &Assignment) -> Core {
     let elements =
         unplaced.iter().flat_map(|&actor| obstacles_in_place::core(snapshot, actor, assignment)).collect();
-    Core { actor: unplaced[0], elements, holds: Holds::WhereOthersAre, irreducible: unplaced.len() == 1 }
+    Core {
+        actor: unplaced[0],
+        elements,
+        holds: ReasonScope::WhereOthersAre,
+        irreducible: unplaced.len() == 1,
+    }
 }

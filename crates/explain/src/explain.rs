@@ -14,14 +14,14 @@ use placement::{Assignment, Criterion, Snapshot, State};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The actors in question that are placed.
-    pub placed: Vec<Whereabouts>,
+    pub placed: Vec<PlacedActor>,
     /// The limits that prevent a better assignment.
     pub binding: Binding,
 }
 
 /// An actor's unit, and the alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct PlacedActor {
     /// Position of the actor.
     pub actor: ActorIx,
     /// Position of its unit.
@@ -59,12 +59,12 @@ pub struct Binding {
     pub congested: Vec<String>,
     /// Rules and limits that alone prevent an improving move of some actor; the one with the largest gain
     /// first.
-    pub reliefs: Vec<Relief>,
+    pub reliefs: Vec<LimitCost>,
 }
 
 /// The cost of one rule or limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relief {
+pub struct LimitCost {
     /// The rule or limit as a sentence.
     pub says: String,
     /// The number of actors with an improving move without it.
@@ -103,23 +103,23 @@ impl Forbidden {
         joined
     }
 
-    fn into_relief(self, says: impl FnOnce(ActorIx) -> String) -> Option<Relief> {
+    fn into_relief(self, says: impl FnOnce(ActorIx) -> String) -> Option<LimitCost> {
         let (change, actor, unit) = self.best?;
-        Some(Relief { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
+        Some(LimitCost { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
     }
 }
 
 /// Explains a feasible assignment: the alternatives of `actors`, and the binding limits.
 pub fn explain(snapshot: &Snapshot, assignment: &Assignment, actors: &[ActorIx]) -> Explanation {
     let mut moves = Moves::new(snapshot, assignment);
-    let placed = actors.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
+    let placed = actors.iter().filter_map(|&actor| placed_actor(snapshot, actor, &mut moves)).collect();
     let reliefs = reliefs(snapshot, &mut moves);
     let (full, congested) = (full(snapshot, &moves.state), congested(snapshot, assignment));
     Explanation { placed, binding: Binding { full, congested, reliefs } }
 }
 
 /// The alternatives of one actor; the state is restored.
-fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option<Whereabouts> {
+fn placed_actor(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option<PlacedActor> {
     let here = moves.take(actor)?;
     let stay = moves.price(actor, here);
     let mut open: BTreeMap<(Outcome, String), Vec<UnitIx>> = BTreeMap::new();
@@ -159,11 +159,11 @@ fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option
     let open = open.into_iter().map(|((outcome, pool), units)| Alternative { units, pool, outcome });
     let alternatives = open.chain(forbidden).collect();
     moves.put(actor, here);
-    Some(Whereabouts { actor, unit: here, alternatives })
+    Some(PlacedActor { actor, unit: here, alternatives })
 }
 
 /// The improving moves that a single limit, or a single rule of the policy, prevents.
-fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
+fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<LimitCost> {
     let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
     for actor in ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
         let Some(here) = moves.take(actor) else { continue };
@@ -192,7 +192,7 @@ fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
         Forbidden::joined(all)
             .into_relief(|actor| Wording { snapshot, state: &moves.state, actor }.describe(element))
     });
-    let mut reliefs: Vec<Relief> = reliefs.collect();
+    let mut reliefs: Vec<LimitCost> = reliefs.collect();
     reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
     reliefs
 }

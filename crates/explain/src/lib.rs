@@ -1,8 +1,8 @@
 //! Explains placements: why actors are where they are, and why some are unplaced. Pure.
 //!
 //! [`explain_plan`] fills in the reasons of a plan, [`explain()`] prices alternatives and reports binding limits,
-//! [`why_not`] finds an irreducible set of limits that leaves an actor no place, and [`remedies`] the smallest changes that
-//! would make room for it, or for several at once.
+//! [`explain_unplaced`] finds an irreducible set of limits that leaves an actor no place, and [`remedies`] the smallest
+//! changes that would make room for it, or for several at once.
 
 mod change;
 mod core;
@@ -25,8 +25,8 @@ mod search;
 mod wording;
 
 pub use self::change::Change;
-pub use self::core::{Core, WhyNot, why_not};
-pub use self::explain::{Alternative, Binding, Explanation, Outcome, Relief, Whereabouts, explain};
+pub use self::core::{Core, UnplacedCause, explain_unplaced};
+pub use self::explain::{Alternative, Binding, Explanation, LimitCost, Outcome, PlacedActor, explain};
 pub use self::limit::{Limit, LimitGroup};
 pub use self::obstacles::{moves, obstacles};
 pub use self::plan_reasons::{REASONS_EFFORT, explain_plan, reasons, with_open_rules};

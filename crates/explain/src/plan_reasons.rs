@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::core::{Core, WhyNot, why_not};
+use crate::core::{Core, UnplacedCause, explain_unplaced};
 use crate::kept_rules::{Effects, Policy};
 use crate::limit::{Limit, actors_of};
 use crate::obstacles::moves;
@@ -19,8 +19,8 @@ type UnplacedClass = (String, Vec<usize>, Option<UnitIx>, Vec<(UnitIx, Effects)>
 
 /// Fills in why each actor of a plan moves, and why each unplaced one has no place.
 ///
-/// `snapshot` and `judge` are those of the plan; `effort` is as for [`why_not`](crate::why_not), for all unplaced actors
-/// together.
+/// `snapshot` and `judge` are those of the plan; `effort` is as for [`explain_unplaced`](crate::explain_unplaced), for all
+/// unplaced actors together.
 pub fn explain_plan(plan: &mut Plan, snapshot: &Snapshot, judge: &dyn Judge, effort: u64) {
     let world = plan.world(snapshot);
     plan.moves = moves(&world, &plan.assignment);
@@ -55,10 +55,11 @@ pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec
     let alike = alike(snapshot, &actors);
     let different = alike.iter().collect::<BTreeSet<_>>().len();
     let share = effort / (different.max(1) as u64);
-    let mut known: BTreeMap<&UnplacedClass, (ActorIx, WhyNot)> = BTreeMap::new();
+    let mut known: BTreeMap<&UnplacedClass, (ActorIx, UnplacedCause)> = BTreeMap::new();
     let unplaced = actors.iter().zip(&alike).map(|(&actor, alike)| {
-        let (asked, why) =
-            known.entry(alike).or_insert_with(|| (actor, why_not(snapshot, actor, assignment, share)));
+        let (asked, why) = known
+            .entry(alike)
+            .or_insert_with(|| (actor, explain_unplaced(snapshot, actor, assignment, share)));
         unplaced_because(snapshot, actor, &why.of_another(*asked, actor), assignment)
     });
     unplaced.collect()
@@ -85,10 +86,15 @@ fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<UnplacedClass> {
     actors.iter().enumerate().map(alike).collect()
 }
 
-fn unplaced_because(snapshot: &Snapshot, actor: ActorIx, why: &WhyNot, assignment: &Assignment) -> Unplaced {
+fn unplaced_because(
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    why: &UnplacedCause,
+    assignment: &Assignment,
+) -> Unplaced {
     let (reasons, holds) = match why {
-        WhyNot::Blocked(core) => (core.lines(snapshot, assignment), Some(core.holds)),
-        WhyNot::Room(moves) => {
+        UnplacedCause::Blocked(core) => (core.lines(snapshot, assignment), Some(core.holds)),
+        UnplacedCause::Room(moves) => {
             let place = |&(actor, unit): &(ActorIx, UnitIx)| {
                 format!("{} on {}", snapshot.short_name(actor), snapshot.unit_id(unit))
             };
@@ -100,23 +106,23 @@ fn unplaced_because(snapshot: &Snapshot, actor: ActorIx, why: &WhyNot, assignmen
     Unplaced { actor, reasons, holds }
 }
 
-impl WhyNot {
+impl UnplacedCause {
     /// The same reason, for a similar actor.
     fn of_another(&self, asked: ActorIx, actor: ActorIx) -> Self {
         match self {
-            WhyNot::Blocked(core) => {
+            UnplacedCause::Blocked(core) => {
                 let mut core = Core { actor, ..core.clone() };
                 for limit in core.elements.iter_mut().flat_map(|element| &mut element.limits) {
                     if *limit == (Limit::Kinds { actor: asked }) {
                         *limit = Limit::Kinds { actor };
                     }
                 }
-                WhyNot::Blocked(core)
+                UnplacedCause::Blocked(core)
             }
-            WhyNot::Room(moves) => {
+            UnplacedCause::Room(moves) => {
                 let of =
                     |&(moved, unit): &(ActorIx, UnitIx)| (if moved == asked { actor } else { moved }, unit);
-                WhyNot::Room(moves.iter().map(of).collect())
+                UnplacedCause::Room(moves.iter().map(of).collect())
             }
         }
     }

@@ -14,7 +14,7 @@ use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
 use placement::{Assignment, LARGEST, Snapshot, State};
 
 use crate::change::{Change, name_of};
-use crate::core::{WhyNot, why_not_all};
+use crate::core::{UnplacedCause, explain_unplaced_all};
 use crate::feasibility::{Effort, Feasibility};
 use crate::limit::{Limit, actors_of, is_claimed, pool_of};
 use crate::obstacles_in_place::blocks;
@@ -76,7 +76,8 @@ pub fn remedies(
         return Vec::new();
     }
     let snapshot = &with_open_rules(snapshot, origin.bare, origin.judge, assignment);
-    let WhyNot::Blocked(core) = why_not_all(snapshot, unplaced, assignment, effort / 2) else {
+    let UnplacedCause::Blocked(core) = explain_unplaced_all(snapshot, unplaced, assignment, effort / 2)
+    else {
         return Vec::new();
     };
     let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();

@@ -24,7 +24,7 @@ pub struct Plan {
     /// Unplaced actors; `explain` fills in the reasons.
     pub unplaced: Vec<Unplaced>,
     /// Actors in grandfathered violations of the policy's rules or of limits.
-    pub excused: Vec<Excused>,
+    pub excused: Vec<GrandfatheredActor>,
     /// Actors that leave their current unit; `explain` fills in the reasons.
     pub moves: Vec<Move>,
     /// Proven lower bounds by key of the level.
@@ -59,12 +59,12 @@ pub struct Unplaced {
     /// The reasons as sentences; empty before `explain` was called.
     pub reasons: Vec<String>,
     /// The scope of the reasons, if they are an irreducible set.
-    pub holds: Option<Holds>,
+    pub holds: Option<ReasonScope>,
 }
 
 /// An actor in a grandfathered violation: no actor has joined it, and it has not grown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excused {
+pub struct GrandfatheredActor {
     /// Its position.
     pub actor: ActorIx,
     /// The violated rules, as sentences.
@@ -74,7 +74,7 @@ pub struct Excused {
 /// The scope of the reasons for an unplaced actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "camelCase")]
-pub enum Holds {
+pub enum ReasonScope {
     /// For every placement of the other actors.
     Always,
     /// While the other actors stay: whether a rearrangement would help is unknown.
@@ -429,9 +429,9 @@ impl Plan {
 
 impl Snapshot {
     /// The actors in grandfathered violations of a feasible assignment.
-    pub fn excused(&self, assignment: &Assignment) -> Vec<Excused> {
+    pub fn excused(&self, assignment: &Assignment) -> Vec<GrandfatheredActor> {
         let excused = self.rules().map(|rules| rules.excused(assignment)).unwrap_or_default();
-        excused.into_iter().map(|(actor, reasons)| Excused { actor, reasons }).collect()
+        excused.into_iter().map(|(actor, reasons)| GrandfatheredActor { actor, reasons }).collect()
     }
 
     /// The moves from the current placement to `assignment`, by position of the actor; without reasons.

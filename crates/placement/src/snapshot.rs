@@ -10,7 +10,7 @@ use crate::file::foreign_actors;
 use crate::file::format::{Scope, SnapshotFile};
 use crate::file::node_zones;
 use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
-use crate::problem::dense::{Edge, Implementation, PowerCap, Problem};
+use crate::problem::dense::{Edge, Implementation, PowerDomains, Problem};
 use crate::rules::circuit::RuleCircuit;
 use crate::{Assignment, Rules, SuspendedLimits};
 
@@ -274,7 +274,7 @@ impl Snapshot {
     }
 
     /// The caps on power.
-    pub fn power_caps(&self) -> &[PowerCap] {
+    pub fn power_caps(&self) -> &[PowerDomains] {
         &self.problem.caps
     }
 

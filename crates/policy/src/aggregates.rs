@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::compile::{AggregateGoal, Bindings};
-use crate::join::{Found, Holds, Join};
+use crate::join::{Join, LiteralTruth, MatchCallback};
 use crate::order::Step;
 use crate::output::{GroundingStop, literal};
 use crate::syntax::Sign;
 use crate::term::{Refused, Value};
 
 /// A tuple of the set, and when it belongs to it.
-type Member = (Vec<Value>, Holds);
+type Member = (Vec<Value>, LiteralTruth);
 
 impl<'w> Join<'w> {
     /// Continues where an aggregate satisfies its guards.
@@ -21,7 +21,7 @@ impl<'w> Join<'w> {
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         let members = self.members(aggregate, inner, bindings)?;
         let (mut literals, mut open, mut never) = (Vec::new(), Vec::new(), false);
@@ -29,20 +29,20 @@ impl<'w> Join<'w> {
             let refused = self.sink.refused();
             match pattern.value(bindings, &mut self.sink.terms).map_err(refused)? {
                 Some(bound) => match self.compared(aggregate.function, &members, operator, bound)? {
-                    Holds::Always => {}
-                    Holds::When(literal) => literals.push(literal),
-                    Holds::Never => never = true,
+                    LiteralTruth::Always => {}
+                    LiteralTruth::When(literal) => literals.push(literal),
+                    LiteralTruth::Never => never = true,
                 },
                 None if *operator == "=" && pattern.is_open(bindings) => open.push(pattern),
                 // An undefined operation: there is no such instance.
                 None => return Ok(()),
             }
         }
-        let mut holds = if never { Holds::Never } else { self.all_of(&literals)? };
+        let mut holds = if never { LiteralTruth::Never } else { self.all_of(&literals)? };
         if aggregate.sign == Sign::Not {
             holds = holds.not();
         }
-        if open.is_empty() || holds == Holds::Never {
+        if open.is_empty() || holds == LiteralTruth::Never {
             return self.go_on(holds, rest, bindings, body, &mut *found);
         }
         // The value of an aggregate is certain, or it is an error, so its comparison is certain too.
@@ -78,14 +78,14 @@ impl<'w> Join<'w> {
             let mut always = false;
             for way in ways {
                 match self.all_of(&way)? {
-                    Holds::Always => always = true,
-                    Holds::When(literal) => literals.push(literal),
-                    Holds::Never => {}
+                    LiteralTruth::Always => always = true,
+                    LiteralTruth::When(literal) => literals.push(literal),
+                    LiteralTruth::Never => {}
                 }
             }
             literals.sort_unstable();
             literals.dedup();
-            let holds = if always { Holds::Always } else { self.one_of(&literals)? };
+            let holds = if always { LiteralTruth::Always } else { self.one_of(&literals)? };
             members.push((tuple, holds));
         }
         Ok(members)
@@ -98,8 +98,8 @@ impl<'w> Join<'w> {
         members: &[Member],
         operator: &str,
         bound: Value,
-    ) -> Result<Holds, GroundingStop> {
-        let certain = |holds: bool| if holds { Holds::Always } else { Holds::Never };
+    ) -> Result<LiteralTruth, GroundingStop> {
+        let certain = |holds: bool| if holds { LiteralTruth::Always } else { LiteralTruth::Never };
         let number = match (function, bound) {
             ("min" | "max", _) => return self.extreme(function == "max", members, operator, bound),
             (_, Value::Number(number)) => i64::from(number),
@@ -117,26 +117,36 @@ impl<'w> Join<'w> {
         })
     }
 
-    fn exactly(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, GroundingStop> {
+    fn exactly(
+        &mut self,
+        function: &str,
+        members: &[Member],
+        number: i64,
+    ) -> Result<LiteralTruth, GroundingStop> {
         let enough = self.at_least(function, members, number)?;
         let more = self.at_least(function, members, number + 1)?;
         match (enough, more.not()) {
-            (Holds::Never, _) | (_, Holds::Never) => Ok(Holds::Never),
-            (Holds::Always, other) | (other, Holds::Always) => Ok(other),
-            (Holds::When(a), Holds::When(b)) => self.all_of(&[a, b]),
+            (LiteralTruth::Never, _) | (_, LiteralTruth::Never) => Ok(LiteralTruth::Never),
+            (LiteralTruth::Always, other) | (other, LiteralTruth::Always) => Ok(other),
+            (LiteralTruth::When(a), LiteralTruth::When(b)) => self.all_of(&[a, b]),
         }
     }
 
     /// Whether a count or sum reaches a number: a weighted rule over the uncertain members, with positive weights.
-    fn at_least(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, GroundingStop> {
+    fn at_least(
+        &mut self,
+        function: &str,
+        members: &[Member],
+        number: i64,
+    ) -> Result<LiteralTruth, GroundingStop> {
         let mut missing = number;
         let mut weights: BTreeMap<i32, i64> = BTreeMap::new();
         for (tuple, holds) in members {
             let weight = weight(function, tuple);
             match *holds {
-                Holds::Always => missing -= weight,
-                Holds::When(literal) if weight > 0 => *weights.entry(literal).or_default() += weight,
-                Holds::When(literal) if weight < 0 => {
+                LiteralTruth::Always => missing -= weight,
+                LiteralTruth::When(literal) if weight > 0 => *weights.entry(literal).or_default() += weight,
+                LiteralTruth::When(literal) if weight < 0 => {
                     // A member that subtracts when it holds adds when it does not.
                     *weights.entry(-literal).or_default() -= weight;
                     missing -= weight;
@@ -146,15 +156,15 @@ impl<'w> Join<'w> {
         }
         let most: i64 = weights.values().sum();
         if missing <= 0 {
-            return Ok(Holds::Always);
+            return Ok(LiteralTruth::Always);
         }
         if missing > most {
-            return Ok(Holds::Never);
+            return Ok(LiteralTruth::Never);
         }
         self.sink.keep(weights.len() + 2)?;
         let atom = self.sink.atom();
         self.sink.out.rules.push((atom, missing, weights.into_iter().collect()));
-        Ok(Holds::When(literal(atom)))
+        Ok(LiteralTruth::When(literal(atom)))
     }
 
     /// The same for a minimum or maximum; that of an empty set is `#sup` or `#inf`.
@@ -164,7 +174,7 @@ impl<'w> Join<'w> {
         members: &[Member],
         operator: &str,
         bound: Value,
-    ) -> Result<Holds, GroundingStop> {
+    ) -> Result<LiteralTruth, GroundingStop> {
         // "maximum >= b" and "minimum <= b" hold if one member satisfies them; the other operators follow.
         let (operator, is_denied) = match (largest, operator) {
             (true, "<") => (">=", true),
@@ -176,9 +186,9 @@ impl<'w> Join<'w> {
                 let reached = self.extreme(largest, members, at_bound, bound)?;
                 let passed = self.extreme(largest, members, past_bound, bound)?;
                 let equal = match (reached, passed.not()) {
-                    (Holds::Never, _) | (_, Holds::Never) => Holds::Never,
-                    (Holds::Always, other) | (other, Holds::Always) => other,
-                    (Holds::When(a), Holds::When(b)) => self.all_of(&[a, b])?,
+                    (LiteralTruth::Never, _) | (_, LiteralTruth::Never) => LiteralTruth::Never,
+                    (LiteralTruth::Always, other) | (other, LiteralTruth::Always) => other,
+                    (LiteralTruth::When(a), LiteralTruth::When(b)) => self.all_of(&[a, b])?,
                 };
                 return Ok(if operator == "=" { equal } else { equal.not() });
             }
@@ -191,19 +201,19 @@ impl<'w> Join<'w> {
             let Some(first) = tuple.first() else { continue };
             if self.compares(*first, operator, bound)? {
                 match holds {
-                    Holds::Always => always = true,
-                    Holds::When(literal) => literals.push(*literal),
-                    Holds::Never => {}
+                    LiteralTruth::Always => always = true,
+                    LiteralTruth::When(literal) => literals.push(*literal),
+                    LiteralTruth::Never => {}
                 }
             }
         }
-        let holds = if always { Holds::Always } else { self.one_of(&literals)? };
+        let holds = if always { LiteralTruth::Always } else { self.one_of(&literals)? };
         Ok(if is_denied { holds.not() } else { holds })
     }
 
     /// The value of an aggregate that does not depend on placements.
     fn value(&mut self, function: &str, members: &[Member]) -> Result<Value, GroundingStop> {
-        if members.iter().any(|(_, holds)| *holds != Holds::Always) {
+        if members.iter().any(|(_, holds)| *holds != LiteralTruth::Always) {
             let problem = format!(
                 "`= #{function}` over where actors are would stand for every number that can come out; compare it with a bound"
             );

@@ -7,7 +7,7 @@ use crate::components::components;
 use crate::fault::Fault;
 use crate::limits::MAX_FAULTS;
 use crate::safety;
-use crate::syntax::{Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs, variables};
+use crate::syntax::{Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermKind, variables};
 use crate::vocabulary::{CONCLUSIONS, LEVELS, Sort, Source, nearest, published};
 
 /// The maximum arity of a predicate.
@@ -104,13 +104,13 @@ fn check_head(statement: &Statement, faults: &mut Vec<Fault>) {
             };
             faults.push(Fault::new(atom.at, problem));
         }
-        Head::Weak(Term { at, is: TermIs::Negative(_) }, _) => {
+        Head::Weak(Term { at, is: TermKind::Negative(_) }, _) => {
             faults.push(Fault::new(
                 *at,
                 "a penalty below 0; turn the condition round, nothing is better than 0",
             ));
         }
-        Head::Weak(Term { at, is: TermIs::Text(_) | TermIs::Function(..) }, _) => {
+        Head::Weak(Term { at, is: TermKind::Text(_) | TermKind::Function(..) }, _) => {
             faults.push(Fault::new(*at, "a weight is a number, or a variable that is one"));
         }
         Head::Weak(..) | Head::Constraint => {}
@@ -157,7 +157,7 @@ fn check_width(atom: &Atom, faults: &mut Vec<Fault>) {
 /// Refuses intervals inside a term, and an interval as the term itself unless `may_be`.
 fn check_intervals(term: &Term, may_be: bool, faults: &mut Vec<Fault>) {
     term.walk(&mut |part| {
-        if matches!(part.is, TermIs::Binary("..", ..)) && !(may_be && std::ptr::eq(part, term)) {
+        if matches!(part.is, TermKind::Binary("..", ..)) && !(may_be && std::ptr::eq(part, term)) {
             faults.push(Fault::new(part.at, "an interval here; give its numbers a name, as in `X = 1..3`"));
         }
     });
@@ -223,7 +223,7 @@ fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
             if let Some(problem) = never_matches(term, *sort) {
                 faults.push(Fault::new(term.at, format!("{problem} in {}", word.form)));
             }
-            let TermIs::Variable(name) = &term.is else { continue };
+            let TermKind::Variable(name) = &term.is else { continue };
             let known = *sorts.entry(name).or_insert(*sort);
             if known != *sort {
                 let problem = format!(
@@ -238,7 +238,7 @@ fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
     for literal in literals {
         let Literal::Comparison(_, a, _, b) = literal else { continue };
         for (variable, other) in [(a, b), (b, a)] {
-            if let TermIs::Variable(name) = &variable.is
+            if let TermKind::Variable(name) = &variable.is
                 && let Some(sort) = sorts.get(name.as_str())
                 && let Some(problem) = never_matches(other, *sort)
             {
@@ -261,13 +261,13 @@ fn described(sort: Sort) -> &'static str {
 fn never_matches(term: &Term, sort: Sort) -> Option<String> {
     let says = |what: &str| Some(format!("{what} never matches"));
     match (&term.is, sort) {
-        (TermIs::Variable(_) | TermIs::Anonymous, _)
-        | (TermIs::Text(_), Sort::Name)
+        (TermKind::Variable(_) | TermKind::Anonymous, _)
+        | (TermKind::Text(_), Sort::Name)
         | (
-            TermIs::Number(_) | TermIs::Negative(_) | TermIs::Absolute(_) | TermIs::Binary(..),
+            TermKind::Number(_) | TermKind::Negative(_) | TermKind::Absolute(_) | TermKind::Binary(..),
             Sort::Number,
         ) => None,
-        (TermIs::Function(name, terms), Sort::Level)
+        (TermKind::Function(name, terms), Sort::Level)
             if terms.is_empty() && LEVELS.contains(&name.as_str()) =>
         {
             None
@@ -275,22 +275,22 @@ fn never_matches(term: &Term, sort: Sort) -> Option<String> {
         (_, Sort::Level) => {
             Some(format!("`{term}` is no level; write unit, numa, node or zone, without quotes,"))
         }
-        (TermIs::Function(name, terms), Sort::Actor) if name == "a" && terms.len() == 3 => {
+        (TermKind::Function(name, terms), Sort::Actor) if name == "a" && terms.len() == 3 => {
             let name = terms.iter().find_map(|term| never_matches(term, Sort::Name));
             name.map(|problem| {
                 format!("{problem} in the name of an actor, a(\"namespace\",\"application\",\"actor\"),")
             })
         }
         // Snapshots that were not made from a cluster may name actors differently.
-        (TermIs::Text(text), Sort::Actor) if text.split('/').count() != 3 => None,
-        (TermIs::Text(text), Sort::Actor) => {
+        (TermKind::Text(text), Sort::Actor) if text.split('/').count() != 3 => None,
+        (TermKind::Text(text), Sort::Actor) => {
             let parts: Vec<String> = text.split('/').map(crate::symbols::string).collect();
             Some(format!("the string `{term}` never matches an actor; write a({})", parts.join(",")))
         }
         (_, Sort::Actor) => {
             says(&format!("`{term}` is no actor, write a(\"namespace\",\"application\",\"actor\"): it"))
         }
-        (TermIs::Function(name, terms), Sort::Name) if terms.is_empty() => {
+        (TermKind::Function(name, terms), Sort::Name) if terms.is_empty() => {
             Some(format!("the constant `{name}` never matches a name; write \"{name}\""))
         }
         (_, Sort::Name) => says(&format!("`{term}` is no name, names are strings: it")),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs};
+use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermKind};
 use crate::term::{Refused, Shape, Terms, Value, compute};
 
 /// Values of a statement's variables, by slot.
@@ -84,18 +84,18 @@ impl Compiler<'_> {
 
     fn pattern(&mut self, term: &Term) -> Pattern {
         match &term.is {
-            TermIs::Number(number) => Pattern::Fixed(Value::Number(*number)),
-            TermIs::Text(text) => Pattern::Fixed(self.terms.text(text)),
-            TermIs::Variable(name) => Pattern::Variable(self.slot(name)),
-            TermIs::Anonymous => Pattern::Anything,
-            TermIs::Function(name, terms) if terms.is_empty() => {
+            TermKind::Number(number) => Pattern::Fixed(Value::Number(*number)),
+            TermKind::Text(text) => Pattern::Fixed(self.terms.text(text)),
+            TermKind::Variable(name) => Pattern::Variable(self.slot(name)),
+            TermKind::Anonymous => Pattern::Anything,
+            TermKind::Function(name, terms) if terms.is_empty() => {
                 Pattern::Fixed(self.terms.keep(Shape::Constant(name.clone())))
             }
-            TermIs::Function(name, terms) => Pattern::Function(name.clone(), self.patterns(terms)),
-            TermIs::Negative(term) => Pattern::Negative(Box::new(self.pattern(term))),
-            TermIs::Absolute(term) => Pattern::Absolute(Box::new(self.pattern(term))),
-            TermIs::Binary("..", from, to) => Pattern::Interval(bound(from), bound(to)),
-            TermIs::Binary(operator, a, b) => {
+            TermKind::Function(name, terms) => Pattern::Function(name.clone(), self.patterns(terms)),
+            TermKind::Negative(term) => Pattern::Negative(Box::new(self.pattern(term))),
+            TermKind::Absolute(term) => Pattern::Absolute(Box::new(self.pattern(term))),
+            TermKind::Binary("..", from, to) => Pattern::Interval(bound(from), bound(to)),
+            TermKind::Binary(operator, a, b) => {
                 Pattern::Binary(operator, Box::new(self.pattern(a)), Box::new(self.pattern(b)))
             }
         }
@@ -150,8 +150,8 @@ impl Compiler<'_> {
 /// The parser allows only numbers as bounds of an interval.
 fn bound(term: &Term) -> i32 {
     match &term.is {
-        TermIs::Number(number) => *number,
-        TermIs::Negative(term) => -bound(term),
+        TermKind::Number(number) => *number,
+        TermKind::Negative(term) => -bound(term),
         _ => 0,
     }
 }

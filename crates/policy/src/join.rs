@@ -11,13 +11,13 @@ use crate::term::Value;
 
 /// Whether a literal holds: in every assignment, in none, or if an atom of the circuit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum LiteralTruth {
     Always,
     Never,
     When(i32),
 }
 
-impl Holds {
+impl LiteralTruth {
     /// The negation.
     pub fn not(self) -> Self {
         match self {
@@ -29,7 +29,7 @@ impl Holds {
 }
 
 /// Called for each way in which a body holds, with the bindings and the literals that depend on placements.
-pub(crate) type Found<'f, 'w> =
+pub(crate) type MatchCallback<'f, 'w> =
     &'f mut dyn FnMut(&mut Join<'w>, &mut Bindings, &mut Vec<i32>) -> Result<(), GroundingStop>;
 
 /// A join over relations that do not change meanwhile.
@@ -45,7 +45,7 @@ impl<'w> Join<'w> {
         steps: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         let Some((step, rest)) = steps.split_first() else { return found(self, bindings, body) };
         self.sink.steps(step.steps)?;
@@ -76,16 +76,16 @@ impl<'w> Join<'w> {
     /// Continues with one more literal, if it can hold.
     pub fn go_on(
         &mut self,
-        holds: Holds,
+        holds: LiteralTruth,
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         match holds {
-            Holds::Never => Ok(()),
-            Holds::Always => self.each(rest, bindings, body, &mut *found),
-            Holds::When(literal) => {
+            LiteralTruth::Never => Ok(()),
+            LiteralTruth::Always => self.each(rest, bindings, body, &mut *found),
+            LiteralTruth::When(literal) => {
                 body.push(literal);
                 let done = self.each(rest, bindings, body, &mut *found);
                 body.pop();
@@ -101,7 +101,7 @@ impl<'w> Join<'w> {
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         let relations = self.relations;
         let Some(relation) = relations.get(&(name.to_owned(), patterns.len())) else { return Ok(()) };
@@ -121,8 +121,8 @@ impl<'w> Join<'w> {
             self.sink.steps(steps)?;
             if self.fits(relation.tuple(place), patterns, mask, bindings, &mut given)? {
                 let holds = match relation.truth(place) {
-                    Truth::Certain => Holds::Always,
-                    Truth::Possible(atom) => Holds::When(literal(atom)),
+                    Truth::Certain => LiteralTruth::Always,
+                    Truth::Possible(atom) => LiteralTruth::When(literal(atom)),
                 };
                 self.go_on(holds, rest, bindings, body, &mut *found)?;
             }
@@ -160,7 +160,7 @@ impl<'w> Join<'w> {
         name: &str,
         patterns: &[Pattern],
         bindings: &mut Bindings,
-    ) -> Result<Holds, GroundingStop> {
+    ) -> Result<LiteralTruth, GroundingStop> {
         let (relations, refused) = (self.relations, self.sink.refused());
         let mut tuple = Vec::with_capacity(patterns.len());
         for pattern in patterns {
@@ -169,16 +169,16 @@ impl<'w> Join<'w> {
                 tuple.push(value);
             } else if pattern.is_undefined(bindings, terms).map_err(&refused)? {
                 // clingo drops the whole instance, whatever the sign.
-                return Ok(Holds::Never);
+                return Ok(LiteralTruth::Never);
             }
         }
         let holds = match relations.get(&(name.to_owned(), patterns.len())) {
-            None => Holds::Never,
+            None => LiteralTruth::Never,
             Some(relation) if tuple.len() < patterns.len() => self.any_of(relation, patterns, bindings)?,
             Some(relation) => match relation.find(&tuple).map(|place| relation.truth(place)) {
-                None => Holds::Never,
-                Some(Truth::Certain) => Holds::Always,
-                Some(Truth::Possible(atom)) => Holds::When(literal(atom)),
+                None => LiteralTruth::Never,
+                Some(Truth::Certain) => LiteralTruth::Always,
+                Some(Truth::Possible(atom)) => LiteralTruth::When(literal(atom)),
             },
         };
         Ok(if sign == Sign::Not { holds.not() } else { holds })
@@ -190,7 +190,7 @@ impl<'w> Join<'w> {
         relation: &Relation,
         patterns: &[Pattern],
         bindings: &mut Bindings,
-    ) -> Result<Holds, GroundingStop> {
+    ) -> Result<LiteralTruth, GroundingStop> {
         let (mut given, mut possible) = (Vec::new(), Vec::new());
         let steps = 1 + extra_steps(work(patterns));
         for place in 0..u32::try_from(relation.len()).unwrap_or(u32::MAX) {
@@ -198,7 +198,7 @@ impl<'w> Join<'w> {
             let fits = self.fits(relation.tuple(place), patterns, 0, bindings, &mut given)?;
             given.drain(..).for_each(|slot| bindings[slot] = None);
             match relation.truth(place) {
-                Truth::Certain if fits => return Ok(Holds::Always),
+                Truth::Certain if fits => return Ok(LiteralTruth::Always),
                 Truth::Possible(atom) if fits => possible.push(literal(atom)),
                 _ => {}
             }
@@ -207,30 +207,30 @@ impl<'w> Join<'w> {
     }
 
     /// Whether at least one of some literals holds.
-    pub fn one_of(&mut self, literals: &[i32]) -> Result<Holds, GroundingStop> {
+    pub fn one_of(&mut self, literals: &[i32]) -> Result<LiteralTruth, GroundingStop> {
         match literals {
-            [] => Ok(Holds::Never),
-            [one] => Ok(Holds::When(*one)),
+            [] => Ok(LiteralTruth::Never),
+            [one] => Ok(LiteralTruth::When(*one)),
             many => {
                 self.sink.keep(many.len() + 2)?;
                 let atom = self.sink.atom();
                 self.sink.out.rules.push((atom, 1, many.iter().map(|literal| (*literal, 1)).collect()));
                 self.sink.out.alternatives.insert(atom);
-                Ok(Holds::When(literal(atom)))
+                Ok(LiteralTruth::When(literal(atom)))
             }
         }
     }
 
     /// Whether all of some literals hold.
-    pub fn all_of(&mut self, literals: &[i32]) -> Result<Holds, GroundingStop> {
+    pub fn all_of(&mut self, literals: &[i32]) -> Result<LiteralTruth, GroundingStop> {
         match literals {
-            [] => Ok(Holds::Always),
-            [one] => Ok(Holds::When(*one)),
+            [] => Ok(LiteralTruth::Always),
+            [one] => Ok(LiteralTruth::When(*one)),
             many => {
                 self.sink.keep(many.len() + 2)?;
                 let atom = self.sink.atom();
                 self.sink.rule(atom, many.to_vec());
-                Ok(Holds::When(literal(atom)))
+                Ok(LiteralTruth::When(literal(atom)))
             }
         }
     }
@@ -241,7 +241,7 @@ impl<'w> Join<'w> {
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         if let (Sign::Plain, "=") = (sign, operator) {
             for (one, other) in [(a, b), (b, a)] {
@@ -281,7 +281,7 @@ impl<'w> Join<'w> {
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-        found: Found<'_, 'w>,
+        found: MatchCallback<'_, 'w>,
     ) -> Result<(), GroundingStop> {
         let (refused, mut given, mut equal) = (self.sink.refused(), Vec::new(), true);
         for pattern in patterns {
@@ -305,7 +305,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
     ) -> Result<bool, GroundingStop> {
-        let mut cases: Vec<(Holds, Vec<i32>)> = Vec::new();
+        let mut cases: Vec<(LiteralTruth, Vec<i32>)> = Vec::new();
         let steps = extra_steps(goal.work());
         self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
             join.sink.steps(steps)?;
@@ -316,18 +316,18 @@ impl<'w> Join<'w> {
         })?;
         for (holds, mut when) in cases {
             match (holds, when.is_empty()) {
-                (Holds::Always, _) => {}
-                (Holds::Never, true) => return Ok(false),
-                (Holds::When(literal), true) => body.push(literal),
+                (LiteralTruth::Always, _) => {}
+                (LiteralTruth::Never, true) => return Ok(false),
+                (LiteralTruth::When(literal), true) => body.push(literal),
                 (holds, false) => {
                     // It is violated wherever the condition holds and the goal does not.
-                    if let Holds::When(literal) = holds {
+                    if let LiteralTruth::When(literal) = holds {
                         when.push(-literal);
                     }
                     match self.all_of(&when)? {
-                        Holds::When(broken) => body.push(-broken),
-                        Holds::Always => return Ok(false),
-                        Holds::Never => {}
+                        LiteralTruth::When(broken) => body.push(-broken),
+                        LiteralTruth::Always => return Ok(false),
+                        LiteralTruth::Never => {}
                     }
                 }
             }
@@ -336,16 +336,16 @@ impl<'w> Join<'w> {
     }
 
     /// Whether a ground literal holds.
-    fn simple(&mut self, goal: &Goal, bindings: &mut Bindings) -> Result<Holds, GroundingStop> {
+    fn simple(&mut self, goal: &Goal, bindings: &mut Bindings) -> Result<LiteralTruth, GroundingStop> {
         match goal {
             Goal::Atom(sign, name, patterns) => self.literal(*sign, name, patterns, bindings),
             Goal::Comparison(sign, a, operator, b) => {
                 let refused = self.sink.refused();
                 let x = a.value(bindings, &mut self.sink.terms).map_err(&refused)?;
                 let y = b.value(bindings, &mut self.sink.terms).map_err(&refused)?;
-                let (Some(x), Some(y)) = (x, y) else { return Ok(Holds::Never) };
+                let (Some(x), Some(y)) = (x, y) else { return Ok(LiteralTruth::Never) };
                 let holds = self.compares(x, operator, y)? != (*sign == Sign::Not);
-                Ok(if holds { Holds::Always } else { Holds::Never })
+                Ok(if holds { LiteralTruth::Always } else { LiteralTruth::Never })
             }
             Goal::ForAll(..) | Goal::Aggregate(_) => {
                 unreachable!("the parser lets only literals have a condition")

@@ -3,7 +3,7 @@
 
 use crate::fault::{At, Fault};
 use crate::limits::{MAX_ELEMENTS, MAX_FAULTS, MAX_TOKENS};
-use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs};
+use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermKind};
 use crate::token::{Token, tokens};
 
 mod terms;
@@ -450,7 +450,7 @@ fn directive(word: &str) -> String {
 /// Interprets a term in the position of a literal.
 fn as_atom(term: Term) -> Parsed<Atom> {
     match term.is {
-        TermIs::Function(name, terms) if !name.is_empty() => Ok(Atom { at: term.at, name, terms }),
+        TermKind::Function(name, terms) if !name.is_empty() => Ok(Atom { at: term.at, name, terms }),
         _ => Err(Fault::new(
             term.at,
             format!("`{term}` is no predicate; write one, or compare it with something"),

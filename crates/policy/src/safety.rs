@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::fault::Fault;
-use crate::syntax::{BodyElement, Head, Literal, Sign, Statement, Term, TermIs, variables};
+use crate::syntax::{BodyElement, Head, Literal, Sign, Statement, Term, TermKind, variables};
 
 /// Finds unbound variables, and `_` where a value is needed.
 pub(crate) fn check(statement: &Statement, faults: &mut Vec<Fault>) {
@@ -45,7 +45,7 @@ fn report<'a>(
 ) {
     for term in terms {
         term.walk(&mut |part| {
-            if let TermIs::Variable(name) = &part.is
+            if let TermKind::Variable(name) = &part.is
                 && !bound.contains(name.as_str())
                 && reported.insert(name)
             {
@@ -135,12 +135,12 @@ fn bind<'a>(literal: &'a Literal, bound: &mut BTreeSet<&'a str>) {
 fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
     let is_plain = |term: &Term| variables([term]).is_empty();
     match &term.is {
-        TermIs::Variable(name) => {
+        TermKind::Variable(name) => {
             bound.insert(name);
         }
-        TermIs::Function(_, terms) => terms.iter().for_each(|term| solve(term, bound)),
-        TermIs::Negative(term) => solve(term, bound),
-        TermIs::Binary("+" | "-", a, b) if is_plain(a) || is_plain(b) => {
+        TermKind::Function(_, terms) => terms.iter().for_each(|term| solve(term, bound)),
+        TermKind::Negative(term) => solve(term, bound),
+        TermKind::Binary("+" | "-", a, b) if is_plain(a) || is_plain(b) => {
             solve(a, bound);
             solve(b, bound);
         }
@@ -151,8 +151,8 @@ fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
 /// Checks that operands of an operation are bound.
 fn computed<'a>(term: &'a Term, found: &mut Vec<&'a Term>) {
     match &term.is {
-        TermIs::Function(_, terms) => terms.iter().for_each(|term| computed(term, found)),
-        TermIs::Negative(_) | TermIs::Absolute(_) | TermIs::Binary(..) => found.push(term),
+        TermKind::Function(_, terms) => terms.iter().for_each(|term| computed(term, found)),
+        TermKind::Negative(_) | TermKind::Absolute(_) | TermKind::Binary(..) => found.push(term),
         _ => {}
     }
 }
@@ -174,7 +174,7 @@ fn needs_values(statement: &Statement, head: &[&Term], faults: &mut Vec<Fault>) 
     }
     for place in places {
         place.walk(&mut |term| {
-            if term.is == TermIs::Anonymous {
+            if term.is == TermKind::Anonymous {
                 faults.push(Fault::new(term.at, "`_` has no value here; use a variable"));
             }
         });

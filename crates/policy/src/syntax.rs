@@ -10,12 +10,12 @@ use crate::symbols::string;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub at: At,
-    pub is: TermIs,
+    pub is: TermKind,
 }
 
 /// The variants of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TermIs {
+pub(crate) enum TermKind {
     Number(i32),
     Text(String),
     Variable(String),
@@ -96,7 +96,7 @@ pub(crate) fn variables<'a>(terms: impl IntoIterator<Item = &'a Term>) -> Vec<&'
     let mut found = Vec::new();
     for term in terms {
         term.walk(&mut |part| {
-            if let TermIs::Variable(name) = &part.is
+            if let TermKind::Variable(name) = &part.is
                 && !found.contains(&name.as_str())
             {
                 found.push(name);
@@ -111,9 +111,9 @@ impl Term {
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Term)) {
         visit(self);
         match &self.is {
-            TermIs::Function(_, terms) => terms.iter().for_each(|term| term.walk(visit)),
-            TermIs::Negative(term) | TermIs::Absolute(term) => term.walk(visit),
-            TermIs::Binary(_, a, b) => {
+            TermKind::Function(_, terms) => terms.iter().for_each(|term| term.walk(visit)),
+            TermKind::Negative(term) | TermKind::Absolute(term) => term.walk(visit),
+            TermKind::Binary(_, a, b) => {
                 a.walk(visit);
                 b.walk(visit);
             }
@@ -189,20 +189,20 @@ fn list<T: Display>(f: &mut Formatter<'_>, items: &[T], between: &str) -> fmt::R
 impl Display for Term {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.is {
-            TermIs::Number(number) => write!(f, "{number}"),
-            TermIs::Text(text) => f.write_str(&string(text)),
-            TermIs::Variable(name) => f.write_str(name),
-            TermIs::Anonymous => f.write_char('_'),
-            TermIs::Function(name, terms) if terms.is_empty() && !name.is_empty() => f.write_str(name),
-            TermIs::Function(name, terms) => {
+            TermKind::Number(number) => write!(f, "{number}"),
+            TermKind::Text(text) => f.write_str(&string(text)),
+            TermKind::Variable(name) => f.write_str(name),
+            TermKind::Anonymous => f.write_char('_'),
+            TermKind::Function(name, terms) if terms.is_empty() && !name.is_empty() => f.write_str(name),
+            TermKind::Function(name, terms) => {
                 write!(f, "{name}(")?;
                 list(f, terms, ",")?;
                 // A tuple of one term is distinguished from brackets by its comma.
                 f.write_str(if name.is_empty() && terms.len() == 1 { ",)" } else { ")" })
             }
-            TermIs::Negative(term) => write!(f, "(-{term})"),
-            TermIs::Absolute(term) => write!(f, "|{term}|"),
-            TermIs::Binary(operator, a, b) => write!(f, "({a}{operator}{b})"),
+            TermKind::Negative(term) => write!(f, "(-{term})"),
+            TermKind::Absolute(term) => write!(f, "|{term}|"),
+            TermKind::Binary(operator, a, b) => write!(f, "({a}{operator}{b})"),
         }
     }
 }

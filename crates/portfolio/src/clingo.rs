@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use asp::{Limits, Session, Wanted};
+use asp::{BoundCommand, Limits, Session};
 use exact::branch::ProofStatus;
 use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
@@ -99,14 +99,15 @@ impl Clingo {
         let is_counted = budget.effort.is_some();
         let conflicts = if is_counted { self.conflicts.min(COUNTED_BOUND_CONFLICTS) } else { self.conflicts };
         let (is_over, is_proven) = (AtomicBool::new(false), AtomicBool::new(false));
-        let wanted = || match (is_proven.load(Ordering::Relaxed), is_over.load(Ordering::Relaxed)) {
-            (true, _) => Wanted::Nothing,
-            (false, true) if !is_counted => Wanted::Enough,
-            _ if (budget.stop)() => Wanted::Enough,
-            _ => Wanted::More,
+        let command = || match (is_proven.load(Ordering::Relaxed), is_over.load(Ordering::Relaxed)) {
+            (true, _) => BoundCommand::Abandon,
+            (false, true) if !is_counted => BoundCommand::Report,
+            _ if (budget.stop)() => BoundCommand::Report,
+            _ => BoundCommand::Continue,
         };
         let (verdict, known) = thread::scope(|scope| {
-            let bound = || asp::bound(&self.executable, self.limits, budget.seed, &world, conflicts, &wanted);
+            let bound =
+                || asp::bound(&self.executable, self.limits, budget.seed, &world, conflicts, &command);
             let bounding = scope.spawn(bound);
             let verdict = solve_to_optimality::solve(search, self.conflicts);
             let is_certain = !matches!(verdict, Ok(ProofStatus::Open | ProofStatus::Stopped));

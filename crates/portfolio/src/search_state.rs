@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use asp::{Ended, Outcome, Session, Task, vector};
+use asp::{JobEnd, Outcome, Session, Task, vector};
 use placement::{
     Answer, Assignment, Budget, FoundBy, Objectives, ProvenBy, Rule, RuleEvaluator, Snapshot, SolveError,
     Stage, StoppedBy,
@@ -140,9 +140,9 @@ impl<'a> SearchState<'a> {
         start: &Assignment,
         task: &Task,
         mut found: impl FnMut(&mut Self, Assignment, Vec<i64>),
-    ) -> Result<Ended, SolveError> {
+    ) -> Result<JobEnd, SolveError> {
         let Some(mut session) = self.session.take() else {
-            return Ok(Ended::Lost("clingo is not used here".into()));
+            return Ok(JobEnd::Lost("clingo is not used here".into()));
         };
         let stop = self.budget.stop;
         let ended =
@@ -181,6 +181,6 @@ fn violation(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
 }
 
 /// Whether the search space was exhausted.
-pub(crate) fn is_exhausted(ended: &Ended) -> bool {
-    *ended == Ended::Finished(Outcome::Proven)
+pub(crate) fn is_exhausted(ended: &JobEnd) -> bool {
+    *ended == JobEnd::Finished(Outcome::Proven)
 }

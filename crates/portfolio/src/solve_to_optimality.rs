@@ -1,6 +1,6 @@
 //! Solves small snapshots to proven optimality.
 
-use asp::{Aim, Ended, Outcome, Rounding, Scale, Task};
+use asp::{Aim, JobEnd, Outcome, Rounding, Scale, Task};
 use exact::branch::{self, ProofStatus};
 use placement::{FoundBy, Objectives, Snapshot, SolveError, Stage};
 
@@ -85,9 +85,9 @@ pub(crate) fn solve(search: &mut SearchState, conflicts: u64) -> Result<ProofSta
     Ok(ProofStatus::Open)
 }
 
-fn status(ended: &Ended, proven: bool) -> ProofStatus {
+fn status(ended: &JobEnd, proven: bool) -> ProofStatus {
     match ended {
-        Ended::Stopped => ProofStatus::Stopped,
+        JobEnd::Stopped => ProofStatus::Stopped,
         _ if proven => ProofStatus::Proven,
         _ => ProofStatus::Open,
     }
@@ -101,7 +101,7 @@ fn improve(
     world: &Snapshot,
     conflicts: u64,
     no_worse: bool,
-) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
+) -> Result<(JobEnd, Option<Vec<i64>>), SolveError> {
     let (mut last, mut rejected) = (None, false);
     let start = search.best.assignment.clone();
     let no_worse = no_worse && search.best.violation == 0;
@@ -121,7 +121,7 @@ fn improve(
     if rejected {
         return Err(SolveError::Proof("the checker rejected a model of clingo".to_owned()));
     }
-    if no_worse && ended == Ended::Finished(Outcome::Unsatisfiable) {
+    if no_worse && ended == JobEnd::Finished(Outcome::Unsatisfiable) {
         return Err(SolveError::Proof("clingo found no placement, and there is one".to_owned()));
     }
     if is_exhausted(&ended) {

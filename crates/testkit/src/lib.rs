@@ -13,7 +13,7 @@ mod random;
 mod shapes;
 
 pub use grouped::{grouped, stages, written_out};
-pub use limits::Passed;
+pub use limits::ExceededLimits;
 pub use published::{published, several};
 pub use random::{over_full, world};
 pub use shapes::{

@@ -16,9 +16,9 @@ pub fn now(file: &SnapshotFile) -> Assigned {
 }
 
 /// Limits that the current placement exceeds with a movable actor.
-pub struct Passed(BTreeMap<String, Breach>);
+pub struct ExceededLimits(BTreeMap<String, Breach>);
 
-impl Passed {
+impl ExceededLimits {
     /// The limits that the current placement exceeds; `None` if there are none.
     pub fn now(file: &SnapshotFile) -> Option<Self> {
         let runs = |actor: &Actor| !actor.fixed && actor.running().is_some();
@@ -32,7 +32,7 @@ impl Passed {
 }
 
 /// Actors with grandfathered violations; `None` if there is any other violation.
-pub fn excused(file: &SnapshotFile, passed: &Passed, places: &Assigned) -> Option<BTreeSet<usize>> {
+pub fn excused(file: &SnapshotFile, passed: &ExceededLimits, places: &Assigned) -> Option<BTreeSet<usize>> {
     let before = &passed.0;
     let mut excused = BTreeSet::new();
     for (limit, (excess, ours)) in breaches(file, places) {

@@ -6,7 +6,7 @@ use placement::file::{
     Actor, CapScope, Constraint, Domain, Join, Message, Places, Scope, SharedLink, SnapshotFile, Unit,
 };
 
-use crate::limits::{self, Passed};
+use crate::limits::{self, ExceededLimits};
 
 /// The units of placed actors, by name.
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
@@ -202,11 +202,11 @@ fn same(scope: Scope, u: &Unit, v: &Unit) -> bool {
 
 /// Whether an assignment has no violations.
 pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
-    feasible_beside(file, Passed::now(file).as_ref(), at)
+    feasible_beside(file, ExceededLimits::now(file).as_ref(), at)
 }
 
 /// The same, given the amounts by which the current placement exceeds limits.
-pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed) -> bool {
+pub fn feasible_beside(file: &SnapshotFile, passed: Option<&ExceededLimits>, at: &Placed) -> bool {
     let fixed = |id: &str| file.actors.iter().any(|actor| actor.id == id && actor.fixed);
     let actors_fine = file.actors.iter().all(|actor| {
         let there = at.get(actor.id.as_str());

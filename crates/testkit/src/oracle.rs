@@ -9,7 +9,7 @@ use placement::file::{
 use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
 
-use crate::limits::{self, Passed};
+use crate::limits::{self, ExceededLimits};
 use crate::naive::goes_round;
 pub use crate::positions::Assigned;
 use crate::positions::{load, on, position, same, watts};
@@ -22,7 +22,7 @@ pub fn plain(assignment: &Assignment) -> Assigned {
 /// The smallest vector of a feasible assignment, and that assignment. The vector begins with the unplaced actors.
 pub fn optimum(file: &SnapshotFile) -> (Vec<i64>, Assigned) {
     let mut best: Option<(Vec<i64>, Assigned)> = None;
-    let passed = Passed::now(file);
+    let passed = ExceededLimits::now(file);
     every(file, &mut |places| {
         if feasible_beside(file, passed.as_ref(), places) {
             let vector = vector_beside(file, passed.as_ref(), places);
@@ -59,11 +59,11 @@ pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
 
 /// Unplaced actors, then grandfathered ones if there can be any, then the sum of each level.
 pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
-    vector_beside(file, Passed::now(file).as_ref(), places)
+    vector_beside(file, ExceededLimits::now(file).as_ref(), places)
 }
 
 /// The same, given the amounts by which the current placement exceeds limits.
-pub fn vector_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> Vec<i64> {
+pub fn vector_beside(file: &SnapshotFile, passed: Option<&ExceededLimits>, places: &Assigned) -> Vec<i64> {
     let unplaced = places.iter().filter(|place| place.is_none()).count();
     let mut levels = match &file.objectives {
         Levels::InOrder(levels) => levels.clone(),
@@ -245,11 +245,11 @@ fn exchange(file: &SnapshotFile, u: usize, v: usize) -> u64 {
 
 /// Whether no movable actor takes part in a violation that is not grandfathered.
 pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
-    feasible_beside(file, Passed::now(file).as_ref(), places)
+    feasible_beside(file, ExceededLimits::now(file).as_ref(), places)
 }
 
 /// The same, given the amounts by which the current placement exceeds limits.
-pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> bool {
+pub fn feasible_beside(file: &SnapshotFile, passed: Option<&ExceededLimits>, places: &Assigned) -> bool {
     if let Some(passed) = passed {
         // Violations of these constraints are never grandfathered.
         let binds = |given: &&Constraint| {

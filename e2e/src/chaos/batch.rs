@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Size {
+pub struct ChaosSize {
     /// The number of nodes with four cores.
     pub nodes: usize,
     /// The number of applications.
@@ -20,7 +20,7 @@ pub struct Size {
     pub lease_seconds: u32,
 }
 
-impl Size {
+impl ChaosSize {
     /// A batch of the published results.
     pub const FULL: Self =
         Self { nodes: 100, applications: 10, actors: 50, strikes: 10, moments: 3000, lease_seconds: 15 };
@@ -75,7 +75,7 @@ pub struct Batch {
     pub seed: u64,
     /// The size of the batch.
     #[serde(flatten)]
-    pub size: Size,
+    pub size: ChaosSize,
     /// Seconds from each SIGKILL until another operator held the lease.
     pub after_kill: Vec<f64>,
     /// Seconds from each SIGTERM until another operator held the lease.

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::batch::{Batch, Form, Size};
+use super::batch::{Batch, ChaosSize, Form};
 
 /// One series of durations that a batch measured.
 type Durations = fn(&Batch) -> &Vec<f64>;
 
-pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
+pub(super) fn page(all: &[Batch], size: ChaosSize, commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
     let mut text = format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The series of a scrape.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said(Vec<Series>);
+pub struct ScrapedSeries(Vec<Series>);
 
 /// One series.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ struct Series {
     value: f64,
 }
 
-impl Said {
+impl ScrapedSeries {
     /// Parses Prometheus' text format; other lines are ignored.
     pub fn read(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn scrapes_are_parsed() {
-        let said = Said::read(
+        let said = ScrapedSeries::read(
             "# TYPE cairn_device_info gauge\n\
              cairn_device_info{device=\"gpu-0\",kind=\"gpu\",model=\"a \\\"b\\\", {c}\",vendor=\"nvidia\"} 1\n\
              cairn_device_info{device=\"gpu-1\",kind=\"gpu\",vendor=\"amd\"} 1\n\

@@ -6,7 +6,7 @@ use super::normal_address;
 
 /// OpenCL's properties of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Device {
+pub struct OpenClDevice {
     /// Its name.
     pub name: Option<String>,
     /// Its usable memory in bytes.
@@ -14,10 +14,10 @@ pub struct Device {
 }
 
 /// By PCI address.
-pub type Devices = BTreeMap<String, Device>;
+pub type OpenClDevices = BTreeMap<String, OpenClDevice>;
 
 /// The devices with a PCI address. A line is `[PLATFORM/NUMBER] PROPERTY VALUE`.
-pub fn read(text: &str) -> Devices {
+pub fn read(text: &str) -> OpenClDevices {
     let mut properties: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for line in text.lines() {
         let Some((device, rest)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) else {
@@ -30,7 +30,7 @@ pub fn read(text: &str) -> Devices {
     let device = |its: &BTreeMap<&str, &str>| {
         let name = its.get("CL_DEVICE_NAME").map(|name| (*name).to_owned());
         let memory = its.get("CL_DEVICE_GLOBAL_MEM_SIZE").and_then(|bytes| bytes.parse().ok());
-        Some((address(its)?, Device { name, memory }))
+        Some((address(its)?, OpenClDevice { name, memory }))
     };
     properties.values().filter_map(device).collect()
 }
@@ -64,7 +64,7 @@ mod tests {
             [NV/1]    CL_DEVICE_PCI_BUS_ID_NV                  134\n\
             [NV/1]    CL_DEVICE_PCI_SLOT_ID_NV                 8\n\
             [POCL/0]  CL_DEVICE_NAME                           pthread\n";
-        let device = |name: &str, memory| Device { name: Some(name.to_owned()), memory };
+        let device = |name: &str, memory| OpenClDevice { name: Some(name.to_owned()), memory };
         let expected = [
             ("0000:3b:00.0", device("NVIDIA H100 80GB HBM3", Some(85_017_493_504))),
             ("0000:86:01.0", device("Quadro of long ago", None)),

@@ -54,12 +54,12 @@ const QUANTITIES: [Quantity; 15] = {
 };
 
 /// One GPU, as reported by all tools.
-struct Gpu<'a> {
+struct GpuRow<'a> {
     /// Its id and labels with the agent.
     agent: Option<(&'a str, &'a BTreeMap<String, String>)>,
     smi: Option<&'a super::Gpu>,
     smi_before: Option<&'a super::Gpu>,
-    opencl: Option<&'a clinfo::Device>,
+    opencl: Option<&'a clinfo::OpenClDevice>,
 }
 
 /// A cell: a number or a text.
@@ -70,7 +70,7 @@ enum Cell {
 }
 
 /// The page with the table.
-pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &str) -> String {
+pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::OpenClDevices, commit: &str) -> String {
     let with_agent: BTreeMap<_, _> = last
         .agent
         .gpus()
@@ -89,7 +89,7 @@ pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &st
         both += usize::from(smi.is_some() && agent.is_some());
         let address = smi.and_then(|gpu| gpu.get("pci.bus_id")).map(|it| normal_address(it));
         let address = address.or_else(|| agent.and_then(|(_, labels)| labels.get("pci_bus_id").cloned()));
-        let gpu = Gpu {
+        let gpu = GpuRow {
             agent,
             smi,
             smi_before: of(first, uuid).map(|at| &first.smi[at]),
@@ -110,7 +110,13 @@ pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &st
 }
 
 /// The row of a quantity, if a tool reports it.
-fn row(number: usize, quantity: &Quantity, gpu: &Gpu<'_>, first: &Moment, last: &Moment) -> Option<String> {
+fn row(
+    number: usize,
+    quantity: &Quantity,
+    gpu: &GpuRow<'_>,
+    first: &Moment,
+    last: &Moment,
+) -> Option<String> {
     let (ours, theirs) = (ours(quantity, gpu, first, last), theirs(quantity, gpu));
     let opencl = opencl(quantity, gpu);
     if ours.is_none() && theirs.is_none() {
@@ -122,7 +128,7 @@ fn row(number: usize, quantity: &Quantity, gpu: &Gpu<'_>, first: &Moment, last: 
     Some(format!("| {number} | {}{unit} | {ours} | {theirs} | {opencl} | {difference} |\n", quantity.title))
 }
 
-fn ours(quantity: &Quantity, gpu: &Gpu<'_>, first: &Moment, last: &Moment) -> Option<Cell> {
+fn ours(quantity: &Quantity, gpu: &GpuRow<'_>, first: &Moment, last: &Moment) -> Option<Cell> {
     let (id, labels) = gpu.agent?;
     let number = match &quantity.from {
         From::Label(label) => {
@@ -141,7 +147,7 @@ fn ours(quantity: &Quantity, gpu: &Gpu<'_>, first: &Moment, last: &Moment) -> Op
     Some(Cell::Number(number))
 }
 
-fn theirs(quantity: &Quantity, gpu: &Gpu<'_>) -> Option<Cell> {
+fn theirs(quantity: &Quantity, gpu: &GpuRow<'_>) -> Option<Cell> {
     let value = gpu.smi?.get(quantity.field)?;
     if let From::Label(label) = quantity.from {
         return Some(Cell::Words(match label {
@@ -158,7 +164,7 @@ fn theirs(quantity: &Quantity, gpu: &Gpu<'_>) -> Option<Cell> {
     }))
 }
 
-fn opencl(quantity: &Quantity, gpu: &Gpu<'_>) -> Option<Cell> {
+fn opencl(quantity: &Quantity, gpu: &GpuRow<'_>) -> Option<Cell> {
     let device = gpu.opencl?;
     #[expect(clippy::cast_precision_loss, reason = "memory in MiB")]
     match quantity.title {
@@ -202,11 +208,11 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::gpus::{agent::Said, smi};
+    use crate::gpus::{agent::ScrapedSeries, smi};
 
     /// The metrics of a GPU with an energy counter, and of one that no other tool reports.
-    fn scrape(joules: u32) -> Said {
-        Said::read(&format!(
+    fn scrape(joules: u32) -> ScrapedSeries {
+        ScrapedSeries::read(&format!(
             "cairn_device_info{{device=\"gpu-0000:3b:00.0\",driver=\"nvidia 580.65.06\",kind=\"gpu\",model=\"NVIDIA H100\",\
              pci_bus_id=\"0000:3b:00.0\",uuid=\"GPU-1\",vendor=\"nvidia\"}} 1\n\
              cairn_memory_space_capacity_bytes{{device=\"gpu-0000:3b:00.0\",memory_space=\"0\"}} 85899345920\n\
@@ -232,7 +238,7 @@ mod tests {
         let at = Instant::now();
         let first = Moment { at, agent: scrape(1000), smi: listed("100") };
         let last = Moment { at: at + Duration::from_secs(5), agent: scrape(1600), smi: listed("110.5") };
-        let device = clinfo::Device { name: Some("NVIDIA H100".into()), memory: Some(80 << 30) };
+        let device = clinfo::OpenClDevice { name: Some("NVIDIA H100".into()), memory: Some(80 << 30) };
         let text = page(&first, &last, &[("0000:3b:00.0".to_owned(), device)].into(), "0123456789ab");
         assert!(text.contains("3 GPUs, of which the agent and nvidia-smi both list 1."), "{text}");
         assert!(text.contains("two moments 5.0 s apart"), "{text}");

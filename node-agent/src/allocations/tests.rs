@@ -11,7 +11,7 @@ use kube::{
 
 use super::*;
 use crate::podresources::{
-    fake::{FakeKubelet, Reply, memory, pod},
+    fake::{FakePodResourcesServer, Reply, memory, pod},
     wire::{ClaimResource, ContainerDevices, DynamicResource, PodResources},
 };
 
@@ -145,7 +145,7 @@ async fn changes_are_published_and_rate_limiting_keeps_the_last_allocations() {
 
     let (allocations, metrics) = (Allocations::new(Some("node-a")), Metrics::new().unwrap());
     let reply = |ids: &[&str]| Reply::Pods(vec![pod("vision", "crop-0", "nvidia.com/gpu", ids)]);
-    let kubelet = FakeKubelet::start(&socket, reply(&["GPU-1"]));
+    let kubelet = FakePodResourcesServer::start(&socket, reply(&["GPU-1"]));
     let mut changes = Box::pin(allocations.changes());
     let scenario = async {
         use futures::StreamExt as _;

@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "CAIRN_NUMA_NODE";
 
 /// A NUMA domain of the node, as it is offered to the kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Domain {
+pub struct OfferedDomain {
     /// Its number.
     pub number: u32,
     /// Whether the kernel has a NUMA node of this number. With a hint to any other number the kubelet rejects pods.
@@ -20,7 +20,7 @@ pub struct Domain {
     pub is_healthy: bool,
 }
 
-impl Domain {
+impl OfferedDomain {
     /// The domains of a topology, by number.
     pub fn of(spec: &NodeTopologySpec) -> BTreeMap<u32, Self> {
         let domains = spec.devices.iter().filter(|device| device.type_ == "NUMA Domain");
@@ -79,7 +79,7 @@ mod tests {
             "{id: gpu-0, type: GPU, numaNode: 0}, {id: numa-0, type: NUMA Domain, numaNode: 0}, \
              {id: numa-2, type: NUMA Domain, numaNode: 2}, {id: numa-3, type: Memory Domain, numaNode: 3}",
         );
-        let domains = Domain::of(&spec);
+        let domains = OfferedDomain::of(&spec);
         assert_eq!(domains.keys().collect::<Vec<_>>(), [&0, &2], "memory has no cores");
         let domain = domains[&2];
         assert_eq!(
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_lost_domain_is_unhealthy_and_one_without_memory_gives_no_hint() {
-        let domains = Domain::of(&spec(
+        let domains = OfferedDomain::of(&spec(
             "{id: numa-0, type: NUMA Domain, numaNode: 0, health: lost}, {id: numa-1, type: NUMA Domain, numaNode: 1, nearestMemory: numa-0}",
         ));
         assert!(domains[&0].devices(2).iter().all(|device| device.health == UNHEALTHY));

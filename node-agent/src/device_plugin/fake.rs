@@ -21,14 +21,14 @@ use super::wire::{Empty, LIST_AND_WATCH, ListAndWatchResponse, REGISTER, Registe
 use crate::kubelet_socket::connect;
 
 /// A fake kubelet; dropping it stops the server and removes its socket.
-pub struct FakeKubelet {
+pub struct FakeRegistrationServer {
     folder: PathBuf,
     registrations: mpsc::UnboundedReceiver<RegisterRequest>,
     refusal: Arc<Mutex<Option<&'static str>>>,
     server: JoinHandle<()>,
 }
 
-impl FakeKubelet {
+impl FakeRegistrationServer {
     /// Starts in `folder`, and removes the sockets of plugins, as a starting kubelet does.
     pub fn start(folder: &Path) -> Self {
         for entry in fs::read_dir(folder).unwrap() {
@@ -102,7 +102,7 @@ impl FakeKubelet {
     }
 }
 
-impl Drop for FakeKubelet {
+impl Drop for FakeRegistrationServer {
     fn drop(&mut self) {
         self.server.abort();
         // The next kubelet may have removed it.

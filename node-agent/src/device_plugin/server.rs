@@ -20,7 +20,7 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::{
-    domains::Domain,
+    domains::OfferedDomain,
     wire::{
         ALLOCATE, AllocateRequest, AllocateResponse, ContainerAllocateResponse,
         ContainerPreferredAllocationRequest, ContainerPreferredAllocationResponse, DevicePluginOptions,
@@ -33,7 +33,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The domain.
-    pub domain: Domain,
+    pub domain: OfferedDomain,
     /// The number of its devices.
     pub slots: u32,
 }

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{
     COLLECTOR, Plugin,
-    fake::FakeKubelet,
+    fake::FakeRegistrationServer,
     wire::{
         ALLOCATE, AllocateRequest, AllocateResponse, ContainerAllocateRequest,
         ContainerPreferredAllocationRequest, DevicePluginOptions, Empty, HEALTHY, OPTIONS, PRE_START,
@@ -82,7 +82,7 @@ fn sockets(folder: &Path) -> Vec<String> {
 #[tokio::test]
 async fn each_domain_is_registered_and_its_devices_follow_the_topology() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kubelet = FakeKubelet::start(folder.path());
+    let mut kubelet = FakeRegistrationServer::start(folder.path());
     // the socket of a killed agent is left behind
     drop(std::os::unix::net::UnixListener::bind(folder.path().join("cairn-numa-0.sock")).unwrap());
     let setup = Setup::start(Plugin::new(folder.path(), 3), &[0]);
@@ -122,7 +122,7 @@ async fn resources_are_registered_with_each_started_kubelet() {
     setup.wait_for("absent: there is no socket").await;
     let all = ["cairn.dev/numa-0", "cairn.dev/numa-1"];
     for _ in 0..3 {
-        let mut kubelet = FakeKubelet::start(folder.path());
+        let mut kubelet = FakeRegistrationServer::start(folder.path());
         assert_eq!(kubelet.registered(2).await, all);
         let mut watches = Vec::new();
         for endpoint in ["cairn-numa-0.sock", "cairn-numa-1.sock"] {
@@ -135,9 +135,9 @@ async fn resources_are_registered_with_each_started_kubelet() {
         setup.wait_for("absent").await;
     }
     // a killed kubelet leaves its socket, and the next one starts before the plugin's next check
-    let mut killed = FakeKubelet::start(folder.path());
+    let mut killed = FakeRegistrationServer::start(folder.path());
     assert_eq!(killed.registered(2).await, all);
-    let mut next = FakeKubelet::start(folder.path());
+    let mut next = FakeRegistrationServer::start(folder.path());
     assert_eq!(next.registered(2).await, all);
     setup.stop().await;
 }
@@ -145,7 +145,7 @@ async fn resources_are_registered_with_each_started_kubelet() {
 #[tokio::test]
 async fn a_resource_that_is_not_watched_is_registered_again() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kubelet = FakeKubelet::start(folder.path());
+    let mut kubelet = FakeRegistrationServer::start(folder.path());
     let mut plugin = Plugin::new(folder.path(), 1);
     plugin.watch_timeout = INTERVAL;
     let setup = Setup::start(plugin, &[0]);
@@ -164,7 +164,7 @@ async fn a_resource_that_is_not_watched_is_registered_again() {
 #[tokio::test]
 async fn refused_registrations_are_reported_and_retried() {
     let folder = tempfile::tempdir().unwrap();
-    let kubelet = FakeKubelet::start(folder.path());
+    let kubelet = FakeRegistrationServer::start(folder.path());
     kubelet.set_refusal(Some("unsupported version"));
     let setup = Setup::start(Plugin::new(folder.path(), 1), &[]);
     setup.wait_for("absent: the topology has no NUMA domain").await;
@@ -182,7 +182,7 @@ async fn refused_registrations_are_reported_and_retried() {
 #[tokio::test]
 async fn a_socket_that_cannot_be_created_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let _kubelet = FakeKubelet::start(folder.path());
+    let _kubelet = FakeRegistrationServer::start(folder.path());
     fs::create_dir(folder.path().join("cairn-numa-0.sock")).unwrap();
     let setup = Setup::start(Plugin::new(folder.path(), 1), &[0]);
     setup.wait_for("error: cannot listen on ").await;
@@ -192,7 +192,7 @@ async fn a_socket_that_cannot_be_created_is_an_error() {
 #[tokio::test]
 async fn a_container_gets_its_numa_node_in_its_environment() {
     let folder = tempfile::tempdir().unwrap();
-    let mut kubelet = FakeKubelet::start(folder.path());
+    let mut kubelet = FakeRegistrationServer::start(folder.path());
     let setup = Setup::start(Plugin::new(folder.path(), 4), &[7]);
     let endpoint = kubelet.registration().await.endpoint;
     let options: DevicePluginOptions = kubelet.call(&endpoint, OPTIONS, Empty {}).await.unwrap();

@@ -28,7 +28,7 @@ use super::{changes, child::Answer};
 
 /// The machine to probe.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum Machine {
+pub enum HwlocInput {
     /// The local one, or the one whose `/sys` and `/proc` are under `HWLOC_FSROOT`.
     Live,
     /// The same, without loading GPU drivers.
@@ -53,10 +53,10 @@ const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
 /// The devices of a machine and their links, unordered.
 ///
 /// They include devices that the process itself may not use.
-pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
+pub fn read(machine: &HwlocInput) -> Result<NodeTopologySpec, Error> {
     let topology = load(machine)?;
     let mut domains = domains::read(&topology)?;
-    if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
+    if matches!(machine, HwlocInput::Live | HwlocInput::LiveWithoutDrivers) {
         domains::set_total_memory(&mut domains, changes::memory_of_only_domain(&changes::root()));
     }
     let found = devices::read(&topology, &domains)?;
@@ -67,22 +67,22 @@ pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
 }
 
 /// Probes a machine in the child process.
-pub fn probe(machine: &Machine) -> Answer<NodeTopologySpec> {
+pub fn probe(machine: &HwlocInput) -> Answer<NodeTopologySpec> {
     match read(machine) {
         Ok(found) => Answer::Found(found),
         Err(error) => Answer::Failed(error.to_string()),
     }
 }
 
-fn load(machine: &Machine) -> Result<Topology, Error> {
-    if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
+fn load(machine: &HwlocInput) -> Result<Topology, Error> {
+    if matches!(machine, HwlocInput::Live | HwlocInput::LiveWithoutDrivers) {
         check_root(&changes::root())?;
     }
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let mut builder = Topology::builder();
     // hwloc fails to disable missing components, such as OpenCL and GL without the plugins.
     let is_present = |component: &&str| Topology::builder().without_component(component).is_ok();
-    let drivers: &[&str] = if *machine == Machine::LiveWithoutDrivers { &DRIVERS } else { &[] };
+    let drivers: &[&str] = if *machine == HwlocInput::LiveWithoutDrivers { &DRIVERS } else { &[] };
     for component in WITHOUT.iter().chain(drivers).copied().filter(is_present) {
         builder = builder.without_component(component).map_err(|error| failed(&error))?;
     }
@@ -92,16 +92,16 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
         .with_io_type_filter(TypeFilter::KeepAll)
         .map_err(|error| failed(&error))?;
     builder = match machine {
-        Machine::Live | Machine::LiveWithoutDrivers => builder,
-        Machine::Xml(xml) => builder.from_xml(xml).map_err(|_| Error::Refused(hint(xml).to_owned()))?,
-        Machine::Synthetic(line) => {
+        HwlocInput::Live | HwlocInput::LiveWithoutDrivers => builder,
+        HwlocInput::Xml(xml) => builder.from_xml(xml).map_err(|_| Error::Refused(hint(xml).to_owned()))?,
+        HwlocInput::Synthetic(line) => {
             builder.from_synthetic(line).map_err(|_| Error::Refused(String::new()))?
         }
     };
     builder.build().map_err(|error| match machine {
-        Machine::Live | Machine::LiveWithoutDrivers => failed(&error),
-        Machine::Xml(xml) => Error::Refused(hint(xml).to_owned()),
-        Machine::Synthetic(_) => Error::Refused(String::new()),
+        HwlocInput::Live | HwlocInput::LiveWithoutDrivers => failed(&error),
+        HwlocInput::Xml(xml) => Error::Refused(hint(xml).to_owned()),
+        HwlocInput::Synthetic(_) => Error::Refused(String::new()),
     })
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// A machine with a core, so many bytes of memory, and accelerators at these addresses.
-    fn machine(bytes: &str, addresses: &[&str]) -> Machine {
+    fn machine(bytes: &str, addresses: &[&str]) -> HwlocInput {
         let sets = "cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" complete_nodeset=\"0x1\"";
         let device = |(index, address): (usize, &&str)| {
             format!(
@@ -155,7 +155,7 @@ mod tests {
         };
         let devices: String = addresses.iter().enumerate().map(device).collect();
         // Without libxml, hwloc wants a line for each header.
-        Machine::Xml(format!(
+        HwlocInput::Xml(format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\
              <object type=\"Machine\" os_index=\"0\" {sets} allowed_cpuset=\"0x1\" allowed_nodeset=\"0x1\" gp_index=\"1\">\
              <object type=\"NUMANode\" os_index=\"0\" {sets} gp_index=\"2\" local_memory=\"{bytes}\"/>\

@@ -6,7 +6,7 @@ use crds::{Device, Health, Link, NodeTopologySpec};
 
 use super::{
     functions::is_of_board,
-    nvml::{C2C, Found},
+    nvml::{C2C, NvmlDevices},
 };
 
 /// Adds the devices of another collector: merged with a known board, or as new devices.
@@ -155,7 +155,7 @@ fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
 
 /// The state of a machine between probes, from which missing devices are detected.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct DeviceHistory {
     /// Pluggable devices by id, as last reported.
     pluggable: BTreeMap<String, Device>,
     /// Pluggable devices as published by the previous agent.
@@ -182,7 +182,7 @@ pub struct Memory {
     maybe_withheld: BTreeSet<String>,
 }
 
-impl Memory {
+impl DeviceHistory {
     /// Records hwloc's GPUs, and the PCI devices if the bus is visible.
     ///
     /// GPUs that hwloc never listed are ignored, as they may be on a bus that is not visible.
@@ -228,9 +228,14 @@ impl Memory {
     /// - GPUs that are missing from the bus are lost even if the driver does not respond.
     ///
     /// While `starting`, a driver that has not responded since the start keeps the published health.
-    pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
+    pub fn driven(
+        &mut self,
+        spec: &NodeTopologySpec,
+        found: Option<NvmlDevices>,
+        starting: bool,
+    ) -> Vec<Device> {
         let with_health = |health| move |device: &Device| Device { health, ..device.clone() };
-        let Some(Found { devices: mut found, incomplete, withheld, .. }) = found else {
+        let Some(NvmlDevices { devices: mut found, incomplete, withheld, .. }) = found else {
             let is_starting = starting && !self.has_reported;
             return self.driven.iter().map(|device| self.without_response(device, is_starting)).collect();
         };
@@ -313,7 +318,7 @@ impl Memory {
 
     /// The driver's links. The last links are kept while it does not respond, and those of unlisted GPUs while it
     /// withholds some, whose links it cannot report.
-    pub fn links(&mut self, found: Option<&Found>) -> Vec<Link> {
+    pub fn links(&mut self, found: Option<&NvmlDevices>) -> Vec<Link> {
         if let Some(found) = found {
             let is_listed = |id: &String| found.devices.iter().any(|it| it.id == *id);
             let is_unlisted = |link: &Link| !(is_listed(&link.source) && is_listed(&link.destination));

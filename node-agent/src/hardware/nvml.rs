@@ -1,11 +1,11 @@
 //! The collector of NVIDIA GPUs. Their library NVML is part of the driver, and is loaded if present.
 
 mod counters;
+mod failure;
 mod gpus;
 mod library;
 mod state;
 pub mod trial;
-mod trouble;
 mod xids;
 
 use std::{
@@ -26,9 +26,9 @@ use state::Session;
 use xids::Xids;
 
 pub use {
-    gpus::{C2C, Found, locate_processor_links},
+    failure::NvmlFailure,
+    gpus::{C2C, NvmlDevices, locate_processor_links},
     library::FirstVersion,
-    trouble::Trouble,
 };
 
 /// The collector's reason while drivers may not be loaded.
@@ -37,7 +37,7 @@ pub const RELEASED: &str = "the driver is released; probes that load it are disa
 /// The timeout of NVML. The first request initializes the driver, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
 
-type Response = worker::Response<Result<Found, Trouble>>;
+type Response = worker::Response<Result<NvmlDevices, NvmlFailure>>;
 
 /// NVML on its own thread, as a failing driver may block its callers for minutes.
 #[derive(Debug)]
@@ -120,10 +120,10 @@ impl Nvml {
     }
 
     /// The GPUs of the machine.
-    pub fn devices(&self) -> Result<Found, Trouble> {
+    pub fn devices(&self) -> Result<NvmlDevices, NvmlFailure> {
         match self.query(Request::Devices)? {
             Response::Devices(found) => found,
-            Response::Counters(_) => Err(Trouble::Failed("unexpected response".to_owned())),
+            Response::Counters(_) => Err(NvmlFailure::Failed("unexpected response".to_owned())),
         }
     }
 
@@ -135,16 +135,16 @@ impl Nvml {
         }
     }
 
-    fn query(&self, request: Request) -> Result<Response, Trouble> {
+    fn query(&self, request: Request) -> Result<Response, NvmlFailure> {
         let Some(worker) = &self.worker else {
-            return Err(Trouble::Failed("cannot start the NVML thread".to_owned()));
+            return Err(NvmlFailure::Failed("cannot start the NVML thread".to_owned()));
         };
         worker.request(request).map_err(|failure| match failure {
-            NoResponse::Hangs => Trouble::Failed(format!(
+            NoResponse::Hangs => NvmlFailure::Failed(format!(
                 "no response within {LIMIT:?}: the driver hangs; the next request is sent after it responds (see \
                  `dmesg`, and whether `nvidia-smi` hangs too)"
             )),
-            NoResponse::Panicked => Trouble::Failed("the NVML thread panicked".to_owned()),
+            NoResponse::Panicked => NvmlFailure::Failed("the NVML thread panicked".to_owned()),
         })
     }
 }
@@ -155,10 +155,10 @@ pub fn released() -> Collector {
 }
 
 /// The collector's state, given whether there is an NVIDIA GPU at all.
-pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
+pub fn collector(outcome: &Result<NvmlDevices, NvmlFailure>, has_gpu: bool) -> Collector {
     let (state, message) = match outcome {
         Ok(_) => (CollectorState::Ok, String::new()),
-        Err(trouble) => trouble.collector_state(has_gpu),
+        Err(failure) => failure.collector_state(has_gpu),
     };
     Collector { name: "nvml", state, message, took: None }
 }

@@ -22,8 +22,8 @@ use opencl3::{
 use super::{
     PROBE_OPENCL,
     child::{Answer, Child},
+    debounce::lacks,
     hwloc::short_vendor,
-    steady::lacks,
 };
 use crate::{
     backoff::backoff,

@@ -39,7 +39,7 @@ const CLASSES: [&str; 2] = ["drm", "accel"];
 
 /// The devices that the kernel's drivers report.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct SysfsDevices {
     /// Devices, with partitions of AMD's GPUs.
     pub devices: Vec<Device>,
     /// Links between them.
@@ -50,7 +50,7 @@ pub struct Found {
     pub is_kfd_denied: bool,
 }
 
-impl Found {
+impl SysfsDevices {
     /// The state of the collector with this result.
     fn state(&self) -> (CollectorState, String) {
         if self.is_kfd_denied {
@@ -63,7 +63,7 @@ impl Found {
     }
 }
 
-type Response = worker::Response<io::Result<Found>>;
+type Response = worker::Response<io::Result<SysfsDevices>>;
 
 /// The collector, on its own thread, as reading a file of a hanging driver blocks.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub struct Sysfs {
     network_root: PathBuf,
     worker: Option<Worker<Request, Response>>,
     /// The last result.
-    last: Found,
+    last: SysfsDevices,
 }
 
 impl Sysfs {
@@ -83,12 +83,12 @@ impl Sysfs {
             root: root.to_owned(),
             network_root: network_root.to_owned(),
             worker: start(root, network_root),
-            last: Found::default(),
+            last: SysfsDevices::default(),
         }
     }
 
     /// The devices, or the last ones if they cannot be read now; and the state of the collector.
-    pub fn read(&mut self) -> (Found, Collector) {
+    pub fn read(&mut self) -> (SysfsDevices, Collector) {
         let (state, message) = match self.request(Request::Devices) {
             Ok(Response::Devices(Ok(found))) => {
                 self.last = found;
@@ -144,7 +144,7 @@ fn start(root: &Path, network_root: &Path) -> Option<Worker<Request, Response>> 
 }
 
 /// The devices under a root, and the network interfaces under another.
-fn read(root: &Path, network_root: &Path) -> io::Result<Found> {
+fn read(root: &Path, network_root: &Path) -> io::Result<SysfsDevices> {
     for class in CLASSES {
         match fs::read_dir(root.join("sys/class").join(class)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -154,7 +154,7 @@ fn read(root: &Path, network_root: &Path) -> io::Result<Found> {
     let mut devices = classes::read(root);
     let kfd = kfd::describe(root, &mut devices);
     let networks = network::bandwidths(root, network_root);
-    Ok(Found { devices, links: kfd.links, networks, is_kfd_denied: kfd.is_denied })
+    Ok(SysfsDevices { devices, links: kfd.links, networks, is_kfd_denied: kfd.is_denied })
 }
 
 /// The text of a file, trimmed; `None` if it is empty or cannot be read.

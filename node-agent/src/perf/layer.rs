@@ -52,7 +52,7 @@ impl Set {
 
 /// A reading of a group. All values are since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct GroupReading {
     /// The time for which the group was enabled.
     pub enabled: Duration,
     /// The time for which the group was counted.
@@ -72,7 +72,7 @@ pub trait Layer: Send {
 /// An open group; closed on drop.
 pub trait Group: Send {
     /// Its counts.
-    fn read(&mut self) -> io::Result<Reading>;
+    fn read(&mut self) -> io::Result<GroupReading>;
 }
 
 /// The kernel's `perf_event_open`.
@@ -109,7 +109,7 @@ impl Opened {
 }
 
 impl Group for Opened {
-    fn read(&mut self) -> io::Result<Reading> {
+    fn read(&mut self) -> io::Result<GroupReading> {
         let data = self.leader.read_group()?;
         let (Some(enabled), Some(running)) = (data.time_enabled(), data.time_running()) else {
             return Err(io::Error::other("the kernel returned no times for a group"));
@@ -118,6 +118,6 @@ impl Group for Opened {
         let counts = counters.map(|counter| data.get(counter).map(|entry| entry.value()));
         let counts = counts.collect::<Option<_>>();
         let counts = counts.ok_or_else(|| io::Error::other("the kernel returned no count of an event"))?;
-        Ok(Reading { enabled, running, counts })
+        Ok(GroupReading { enabled, running, counts })
     }
 }

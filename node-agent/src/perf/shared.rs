@@ -24,9 +24,9 @@ const MAX_DESCRIPTORS: u64 = 16_384;
 
 /// A shared [`Perf`]. It is used only on threads that may block, as opening a thousand events takes 40 ms.
 #[derive(Clone, Debug)]
-pub struct Shared(Arc<Mutex<Perf>>);
+pub struct SharedPerf(Arc<Mutex<Perf>>);
 
-impl Shared {
+impl SharedPerf {
     /// Shares it.
     pub fn new(perf: Perf) -> Self {
         Self(Arc::new(Mutex::new(perf)))

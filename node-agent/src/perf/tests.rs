@@ -19,8 +19,8 @@ struct FakeKernel(Arc<Mutex<FakeCounters>>);
 
 #[derive(Default)]
 struct FakeCounters {
-    software: Reading,
-    hardware: Option<Reading>,
+    software: GroupReading,
+    hardware: Option<GroupReading>,
     fails: bool,
     open: usize,
 }
@@ -37,7 +37,7 @@ impl FakeKernel {
         Self(Arc::new(Mutex::new(counters)))
     }
 
-    fn set_reading(&self, set: Set, reading: Reading) {
+    fn set_reading(&self, set: Set, reading: GroupReading) {
         let mut counters = self.0.lock().unwrap();
         match set {
             Set::Software => counters.software = reading,
@@ -69,7 +69,7 @@ impl Layer for FakeKernel {
 }
 
 impl Group for FakeGroup {
-    fn read(&mut self) -> io::Result<Reading> {
+    fn read(&mut self) -> io::Result<GroupReading> {
         let counters = self.0.0.lock().unwrap();
         Ok(match self.1 {
             Set::Software => counters.software.clone(),
@@ -84,8 +84,8 @@ impl Drop for FakeGroup {
     }
 }
 
-fn reading(enabled_micros: u64, running_micros: u64, counts: &[u64]) -> Reading {
-    Reading {
+fn reading(enabled_micros: u64, running_micros: u64, counts: &[u64]) -> GroupReading {
+    GroupReading {
         enabled: Duration::from_micros(enabled_micros),
         running: Duration::from_micros(running_micros),
         counts: counts.to_vec(),
@@ -146,7 +146,7 @@ fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
 fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
     let before = reading(1_000, 1_000, &[100]);
     let wall = Duration::from_micros(500);
-    let added = |now: &Reading| between(&before, now, wall).map(|interval| interval.counts[CYCLES]);
+    let added = |now: &GroupReading| between(&before, now, wall).map(|interval| interval.counts[CYCLES]);
     assert_eq!(added(&reading(1_500, 1_500, &[150])), Some(50.0));
     assert_eq!(added(&reading(42_300_000, 1_500, &[150])), None, "42 s within half a millisecond");
     assert_eq!(added(&reading(900, 900, &[150])), None, "backwards");
@@ -301,13 +301,13 @@ impl Drop for RealHierarchy {
 }
 
 /// A child process that computes on request, and reports completion.
-struct Worker {
+struct LoadProcess {
     process: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Worker {
+impl LoadProcess {
     fn start() -> Self {
         let work = "while read times; do i=0; while [ $i -lt $times ]; do i=$((i+1)); done; echo done; done";
         let mut process = Command::new("sh")
@@ -334,7 +334,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for LoadProcess {
     fn drop(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -350,7 +350,7 @@ fn counted_cpu_time_equals_that_of_the_scheduler() {
     let page = metrics.collectors_page();
     assert!(page.contains("perf_software ok"), "{page}");
     perf.root = hierarchy.pod.clone();
-    let mut worker = Worker::start();
+    let mut worker = LoadProcess::start();
     fs::write(hierarchy.pod.join("kubepods/pod1/container/cgroup.procs"), worker.process.id().to_string())
         .unwrap();
     perf.watch(&[pod("1")].into());

@@ -46,7 +46,7 @@ pub enum Reply {
 }
 
 /// A fake kubelet; dropping it stops the server and removes its socket.
-pub struct FakeKubelet {
+pub struct FakePodResourcesServer {
     socket: PathBuf,
     shared: Arc<Shared>,
     server: AbortHandle,
@@ -57,7 +57,7 @@ struct Shared {
     requests: AtomicUsize,
 }
 
-impl FakeKubelet {
+impl FakePodResourcesServer {
     pub fn start(socket: &Path, reply: Reply) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
         let shared = Arc::new(Shared { reply: Mutex::new(reply), requests: AtomicUsize::new(0) });
@@ -90,7 +90,7 @@ impl FakeKubelet {
     }
 }
 
-impl Drop for FakeKubelet {
+impl Drop for FakePodResourcesServer {
     fn drop(&mut self) {
         self.server.abort();
         std::fs::remove_file(&self.socket).unwrap();

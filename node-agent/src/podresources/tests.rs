@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     Kubelet, ListError,
-    fake::{FakeKubelet, Reply, pod},
+    fake::{FakePodResourcesServer, Reply, pod},
 };
 use crate::metrics::CollectorState;
 
@@ -23,21 +23,22 @@ async fn the_client_reconnects_after_a_kubelet_restart() {
     assert!(error.to_string().starts_with(&message), "{error}");
 
     let pods = vec![pod("vision", "crop-0", "nvidia.com/gpu", &["GPU-1"])];
-    let kubelet = FakeKubelet::start(&socket, Reply::Pods(pods.clone()));
+    let kubelet = FakePodResourcesServer::start(&socket, Reply::Pods(pods.clone()));
     assert_eq!(client.list().await.unwrap(), pods);
     assert_eq!(client.list().await.unwrap(), pods);
     drop(kubelet);
     assert_eq!(client.list().await.unwrap_err().state(), CollectorState::Error, "the connection broke");
     assert_eq!(client.list().await.unwrap_err().state(), CollectorState::Absent);
 
-    let _back = FakeKubelet::start(&socket, Reply::Pods(Vec::new()));
+    let _back = FakePodResourcesServer::start(&socket, Reply::Pods(Vec::new()));
     assert_eq!(client.list().await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn errors_are_distinguished_and_the_next_response_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
-    let kubelet = FakeKubelet::start(&socket(folder.path()), Reply::Status(8, "rejected by rate limit"));
+    let kubelet =
+        FakePodResourcesServer::start(&socket(folder.path()), Reply::Status(8, "rejected by rate limit"));
     let mut client = Kubelet::new(socket(folder.path()));
     let error = client.list().await.unwrap_err();
     assert!(matches!(error, ListError::Throttled(_)), "{error:?}");
@@ -73,7 +74,7 @@ async fn a_file_instead_of_a_socket_is_unreachable() {
 #[tokio::test]
 async fn a_kubelet_that_does_not_reply_times_out() {
     let folder = tempfile::tempdir().unwrap();
-    let kubelet = FakeKubelet::start(&socket(folder.path()), Reply::Hang);
+    let kubelet = FakePodResourcesServer::start(&socket(folder.path()), Reply::Hang);
     let mut client = Kubelet::new(socket(folder.path()));
     client.timeout = std::time::Duration::from_millis(50);
     let error = client.list().await.unwrap_err();

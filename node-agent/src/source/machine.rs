@@ -17,14 +17,14 @@ use crate::{
         PROBE_HWLOC,
         changes::{fingerprint, on_bus, pcie_capacities, root},
         child::{Answer, Child},
+        debounce::{HealthDebouncer, lacks},
         errors::ErrorCounters,
         fit::fit,
         fpga, functions, hwloc,
-        merge::{self, Memory},
-        nvml::{self, FirstVersion, Nvml, Trouble, Unloading},
+        merge::{self, DeviceHistory},
+        nvml::{self, FirstVersion, Nvml, NvmlFailure, Unloading},
         opencl::{Background, LACKS},
         reading::DeviceReading,
-        steady::{Steady, lacks},
         sysfs::{Sysfs, health},
     },
     metrics::CollectorState,
@@ -71,8 +71,8 @@ pub struct Machine {
     needs_confirmation: bool,
     /// Since when drivers may be loaded.
     started: Instant,
-    memory: Memory,
-    steady: Steady,
+    memory: DeviceHistory,
+    steady: HealthDebouncer,
     /// Devices that were lost at the last probe, whether or not that counts yet: of their readings only error counters count.
     lost: BTreeSet<String>,
     errors: ErrorCounters,
@@ -127,8 +127,8 @@ impl Machine {
             failures: 0,
             needs_confirmation: false,
             started: Instant::now(),
-            memory: Memory::default(),
-            steady: Steady::default(),
+            memory: DeviceHistory::default(),
+            steady: HealthDebouncer::default(),
             lost: BTreeSet::new(),
             errors: ErrorCounters::default(),
             hwloc_state: Collector {
@@ -142,10 +142,10 @@ impl Machine {
     }
 
     /// The machine that hwloc is to probe; fails if its description cannot be read.
-    fn subject(&self) -> Result<hwloc::Machine, SourceError> {
+    fn subject(&self) -> Result<hwloc::HwlocInput, SourceError> {
         let Some(path) = &self.description else {
             let may = self.drivers == Some(Drivers::Used);
-            return Ok(if may { hwloc::Machine::Live } else { hwloc::Machine::LiveWithoutDrivers });
+            return Ok(if may { hwloc::HwlocInput::Live } else { hwloc::HwlocInput::LiveWithoutDrivers });
         };
         let unreadable = |source| SourceError::Description { path: path.display().to_string(), source };
         let bytes = fs::metadata(path).map_err(unreadable)?.len();
@@ -158,10 +158,10 @@ impl Machine {
         let bytes = fs::read(path).map_err(unreadable)?;
         let text = String::from_utf8_lossy(&bytes).replace('\0', "");
         Ok(if text.trim_start().starts_with('<') {
-            hwloc::Machine::Xml(text)
+            hwloc::HwlocInput::Xml(text)
         } else {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-            hwloc::Machine::Synthetic(lines.collect::<Vec<_>>().join(" "))
+            hwloc::HwlocInput::Synthetic(lines.collect::<Vec<_>>().join(" "))
         })
     }
 
@@ -185,7 +185,7 @@ impl Machine {
         let subject = self.subject()?;
         let began = Instant::now();
         if !self.hwloc.is_stuck() {
-            self.hwloc_drives = subject == hwloc::Machine::Live;
+            self.hwloc_drives = subject == hwloc::HwlocInput::Live;
         }
         // While another child runs, which may take a minute, the last result is kept; the next probe tries again.
         let Some(answer) = self.hwloc.try_request::<NodeTopologySpec>(&subject) else { return Ok(()) };
@@ -356,11 +356,11 @@ impl Machine {
         state.took = outcome.is_some().then(|| began.elapsed());
         collectors.push(state);
         let outdated = match &outcome {
-            Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
+            Some(Err(NvmlFailure::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
             _ => None,
         };
-        if let Some(Err(trouble)) = &outcome
-            && trouble.hides_health()
+        if let Some(Err(failure)) = &outcome
+            && failure.hides_health()
         {
             // what the driver said before is added below, with its own health
             merge::mark_unknown(spec);

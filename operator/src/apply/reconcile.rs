@@ -20,7 +20,7 @@ use world::{
 use crate::api::writes::each;
 use crate::apply::moves::history::outcome_to_record;
 use crate::apply::moves::record::record_history;
-use crate::apply::moves::way_back::go_back;
+use crate::apply::moves::revert::revert_failed_moves;
 use crate::apply::observed::{ObservedApplication, is_newest, plan_actions};
 use crate::apply::pods::device_claims::{create_claim, delete_unused};
 use crate::apply::pods::eviction::{Deferred, evict};
@@ -425,7 +425,7 @@ async fn record_deferred(
             .await;
     }
     if application.spec.paused {
-        go_back(&key, decision, (observed, units), refusals, ctx).await?;
+        revert_failed_moves(&key, decision, (observed, units), refusals, ctx).await?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub enum Recheck {
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum CommitStep {
     /// Commit it as it is, or as infeasible.
     Commit,
     /// Wait for other plans in repair.
@@ -83,7 +83,7 @@ impl CommitAttempts {
     ///
     /// A plan that is still as it was judged is committed in the end, even if the policy's facts changed; any other one never
     /// is without a judgement.
-    pub fn next(&mut self, recheck: Recheck) -> Next {
+    pub fn next(&mut self, recheck: Recheck) -> CommitStep {
         let may_work = self.worked < MAX_WORK;
         let is_repaired =
             matches!(recheck, Recheck::Partial | Recheck::Infeasible) && self.repairs > 0 && may_work;
@@ -93,21 +93,21 @@ impl CommitAttempts {
             Recheck::Judged | Recheck::Infeasible => false,
         };
         if !is_repaired && !is_judged_first {
-            return Next::Commit;
+            return CommitStep::Commit;
         }
         if !may_work {
-            return Next::GiveUp;
+            return CommitStep::GiveUp;
         }
         let follows_policy = recheck == Recheck::PolicyChanged;
         if !follows_policy && !self.has_waited {
             self.has_waited = true;
             // The plans before it have changed the snapshot; none in repair does from now on.
             self.stale_derivations = self.stale_derivations.min(MAX_AHEAD - 1);
-            return Next::Wait;
+            return CommitStep::Wait;
         }
         self.worked += 1;
         self.may_follow_policy &= !follows_policy;
-        if is_repaired { Next::Repair } else { Next::Judge }
+        if is_repaired { CommitStep::Repair } else { CommitStep::Judge }
     }
 }
 
@@ -137,15 +137,15 @@ mod tests {
                 'p' => Recheck::Partial,
                 _ => Recheck::Infeasible,
             });
-            if check == 'n' && next == Next::Repair {
+            if check == 'n' && next == CommitStep::Repair {
                 attempts.cannot_repair();
             }
             done.push(match next {
-                Next::Commit => 'C',
-                Next::Wait => 'W',
-                Next::Repair => 'M',
-                Next::Judge => 'J',
-                Next::GiveUp => '!',
+                CommitStep::Commit => 'C',
+                CommitStep::Wait => 'W',
+                CommitStep::Repair => 'M',
+                CommitStep::Judge => 'J',
+                CommitStep::GiveUp => '!',
             });
         }
         done

@@ -6,7 +6,7 @@ use crds::{
     ActorApplication, Assignment, ExcusedActor, Move, Placement, PlacementSpec, StoppedBy, UnplacedActor,
 };
 use placement::ix::ActorIx;
-use placement::{Holds, Objectives, Plan, Unplaced};
+use placement::{Objectives, Plan, ReasonScope, Unplaced};
 use world::{ApplicationKey, AssembledSnapshot, DecidedMove, Index, Policy};
 
 use crate::commit::elective::DecisionMoves;
@@ -103,7 +103,7 @@ pub fn spec(
 
 /// The reasons of an unplaced actor, with their scope before the first one, which is the last to be left out.
 fn scoped(unplaced: &Unplaced, mut reasons: Vec<String>) -> Vec<String> {
-    if unplaced.holds == Some(Holds::WhereOthersAre)
+    if unplaced.holds == Some(ReasonScope::WhereOthersAre)
         && let Some(first) = reasons.first_mut()
     {
         *first = cut(&format!("{IN_PLACE}: {first}"));
@@ -293,10 +293,16 @@ mod tests {
             scoped(&unplaced, vec!["n1 is full".to_owned(), "n2 is full".to_owned()]).join("; ")
         };
         let plain = "n1 is full; n2 is full";
-        assert_eq!(first(Some(Holds::WhereOthersAre)), format!("with the other actors in place: {plain}"));
-        assert_eq!((first(Some(Holds::Always)), first(None)), (plain.to_owned(), plain.to_owned()));
-        let unplaced =
-            Unplaced { actor: ActorIx::new(0), reasons: Vec::new(), holds: Some(Holds::WhereOthersAre) };
+        assert_eq!(
+            first(Some(ReasonScope::WhereOthersAre)),
+            format!("with the other actors in place: {plain}")
+        );
+        assert_eq!((first(Some(ReasonScope::Always)), first(None)), (plain.to_owned(), plain.to_owned()));
+        let unplaced = Unplaced {
+            actor: ActorIx::new(0),
+            reasons: Vec::new(),
+            holds: Some(ReasonScope::WhereOthersAre),
+        };
         let long = scoped(&unplaced, vec!["x".repeat(MAX_REASON_CHARS)]);
         assert_eq!(long[0].chars().count(), MAX_REASON_CHARS);
         assert!(scoped(&unplaced, Vec::new()).is_empty());

@@ -12,7 +12,7 @@ use portfolio::Purpose;
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
-use crate::commit::attempts::{CommitAttempts, Next, Recheck};
+use crate::commit::attempts::{CommitAttempts, CommitStep, Recheck};
 use crate::commit::elective::ElectiveGate;
 use crate::commit::locks::CommitGuard;
 use crate::error::Error;
@@ -105,7 +105,7 @@ struct Candidate {
 }
 
 /// The latest snapshot, in which a plan was revalidated.
-pub struct Newest {
+pub struct LatestSnapshot {
     pub world: Arc<AssembledSnapshot>,
     /// Digest of the snapshot in which clingo judged the plan, if it is another one.
     pub judged_digest: Option<String>,
@@ -129,7 +129,7 @@ impl<'a> Revalidation<'a> {
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
-    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Newest, Verdict)>, Error> {
+    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, LatestSnapshot, Verdict)>, Error> {
         let known = self.planned_world().await?;
         let mut candidate = Candidate { known, plan: self.plan.clone(), change: Change::None };
         let (mut attempts, mut repair_lock) = (CommitAttempts::new(), None);
@@ -151,23 +151,23 @@ impl<'a> Revalidation<'a> {
                 return Ok(None);
             };
             let next = attempts.next(recheck);
-            if next == Next::Commit {
+            if next == CommitStep::Commit {
                 let judged = candidate.known.world.digest();
                 let judged_digest = (judged != known.world.digest()).then_some(judged);
                 return Ok(Some((
                     (lock, repair_lock),
-                    Newest { world: known.world, judged_digest },
+                    LatestSnapshot { world: known.world, judged_digest },
                     verdict,
                 )));
             }
             drop(lock);
             let (plan, change) = match (next, verdict) {
-                (Next::Wait, _) => {
+                (CommitStep::Wait, _) => {
                     repair_lock =
                         tokio::time::timeout(REPAIR_TIMEOUT, self.ctx.commit_locks.repair.lock()).await.ok();
                     continue;
                 }
-                (Next::Repair, _) => {
+                (CommitStep::Repair, _) => {
                     let Some(plan) = self.repair(&candidate, &known.snapshot).await? else {
                         // It is kept in part, or planned again.
                         attempts.cannot_repair();
@@ -175,12 +175,14 @@ impl<'a> Revalidation<'a> {
                     };
                     (plan, Change::Repaired)
                 }
-                (Next::Judge, Verdict::Valid(plan)) => (*plan, Change::None),
-                (Next::Judge, Verdict::Repaired(plan)) => (*plan, Change::Repaired),
-                (Next::Judge, Verdict::Partial(plan)) => {
+                (CommitStep::Judge, Verdict::Valid(plan)) => (*plan, Change::None),
+                (CommitStep::Judge, Verdict::Repaired(plan)) => (*plan, Change::Repaired),
+                (CommitStep::Judge, Verdict::Partial(plan)) => {
                     (self.gated(*plan, &known.snapshot).await?, Change::Partial)
                 }
-                (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
+                (CommitStep::GiveUp | CommitStep::Commit, _) | (CommitStep::Judge, Verdict::Stale) => {
+                    return Ok(None);
+                }
             };
             if time_to_judge.is_zero() && self.policy.requires_judge() {
                 // It is planned again, with the whole budget.

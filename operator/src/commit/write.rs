@@ -14,7 +14,7 @@ use crate::apply::owned::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};
 use crate::commit::elective::{DecisionMoves, DecisionReason};
 use crate::commit::locks::CommitGuard;
-use crate::commit::revalidate::Newest;
+use crate::commit::revalidate::LatestSnapshot;
 use crate::error::Error;
 use crate::plan::searches::LastPlanned;
 use crate::queue::solver_slots::SolverSlot;
@@ -31,7 +31,7 @@ pub async fn commit(
     application: &ActorApplication,
     (key, reason): (&ApplicationKey, &DecisionReason),
     policy: &Policy,
-    (lock, mut slot, newest): (CommitGuard<'_>, Option<SolverSlot>, &Newest),
+    (lock, mut slot, newest): (CommitGuard<'_>, Option<SolverSlot>, &LatestSnapshot),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,

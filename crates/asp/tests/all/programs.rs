@@ -7,7 +7,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use asp::{Aim, ClingoJudge, Ended, Limits, Outcome, Session, Task, vector};
+use asp::{Aim, ClingoJudge, JobEnd, Limits, Outcome, Session, Task, vector};
 use clingo::{Part, ShowType, SolveMode};
 use placement::file::{Constraint, Places};
 use placement::ix::{ActorIx, UnitIx};
@@ -205,7 +205,7 @@ pub fn by_session(world: &Snapshot, start: &Assignment) -> Vec<i64> {
     let task = Task { conflicts: u64::from(u32::MAX), aim: Aim::Proof, models: u64::MAX, no_worse: false };
     let mut best = None;
     let ended = session.ask(world, start, &task, &|| false, |_, vector| best = Some(vector)).unwrap();
-    assert_eq!(ended, Ended::Finished(Outcome::Proven));
+    assert_eq!(ended, JobEnd::Finished(Outcome::Proven));
     best.unwrap()
 }
 

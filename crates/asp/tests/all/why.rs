@@ -1,7 +1,7 @@
 //! How a policy's rules over placements appear in explanations.
 
 use asp::{ClingoJudge, Limits};
-use explain::WhyNot;
+use explain::UnplacedCause;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Judge as _, Snapshot};
 use serde_json::{Value, json};
@@ -35,12 +35,12 @@ fn describe(program: &str, constraints: &Value, nodes: &[usize]) -> String {
     assert_eq!(ruled.violations(&assignment), []);
     let asked = explain::with_open_rules(&ruled, &bare, &judge(), &assignment);
     assert_eq!(asked.violations(&assignment), []);
-    match explain::why_not(&asked, ActorIx::new(3), &assignment, 10_000_000) {
-        WhyNot::Blocked(core) => {
+    match explain::explain_unplaced(&asked, ActorIx::new(3), &assignment, 10_000_000) {
+        UnplacedCause::Blocked(core) => {
             assert!(core.irreducible);
             format!("{}: {}", core.holds, core.lines(&asked, &assignment).join("; "))
         }
-        WhyNot::Room(moves) => {
+        UnplacedCause::Room(moves) => {
             let place = |(actor, unit): &(ActorIx, UnitIx)| {
                 format!("{} on {}", asked.short_name(*actor), asked.unit_id(*unit))
             };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use exact::Exhaustive;
-use explain::{Core, Limit, REASONS_EFFORT, WhyNot};
+use explain::{Core, Limit, REASONS_EFFORT, UnplacedCause};
 use fastrand::Rng;
 use placement::file::{Actor, Constraint, Node, Places, RunsOn, Scope, SnapshotFile, Unit, VERSION};
 use placement::ix::{ActorIx, UnitIx};
@@ -34,12 +34,12 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
         worlds += 1;
         for left in &plan.unplaced {
             let started = Instant::now();
-            let why = explain::why_not(&snapshot, left.actor, &plan.assignment, REASONS_EFFORT);
+            let why = explain::explain_unplaced(&snapshot, left.actor, &plan.assignment, REASONS_EFFORT);
             times.push(milliseconds(started.elapsed()));
             sets += 1;
             right += usize::from(match why {
-                WhyNot::Blocked(core) => is_irreducible(&snapshot, &core, &plan.assignment)?,
-                WhyNot::Room(_) => false,
+                UnplacedCause::Blocked(core) => is_irreducible(&snapshot, &core, &plan.assignment)?,
+                UnplacedCause::Room(_) => false,
             });
         }
     }

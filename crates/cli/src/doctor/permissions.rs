@@ -4,7 +4,7 @@ use super::findings::{AGENT, OPERATOR};
 
 /// The scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum PermissionScope {
     /// All namespaces and cluster-scoped objects.
     Cluster,
     OperatorNamespace,
@@ -15,7 +15,7 @@ pub enum Scope {
 /// One rule of a role.
 struct RoleRule {
     account: &'static str,
-    scope: Scope,
+    scope: PermissionScope,
     group: &'static str,
     resources: &'static [&'static str],
     /// Restricts the rule to the object with this name.
@@ -25,7 +25,7 @@ struct RoleRule {
 
 const fn rule(
     account: &'static str,
-    scope: Scope,
+    scope: PermissionScope,
     group: &'static str,
     resources: &'static [&'static str],
     verbs: &'static [&'static str],
@@ -38,7 +38,7 @@ const CAIRN: &str = "cairn.dev";
 const COORDINATION: &str = "coordination.k8s.io";
 
 const RULES: [RoleRule; 28] = {
-    use Scope::{AgentNamespace, Cluster, OperatorNamespace};
+    use PermissionScope::{AgentNamespace, Cluster, OperatorNamespace};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
     let volumes: &[&str] = &["serviceaccounts", "persistentvolumeclaims", "persistentvolumes"];
     let storage: &[&str] = &["storageclasses", "csinodes", "csidrivers", "csistoragecapacities"];
@@ -94,7 +94,7 @@ const RULES: [RoleRule; 28] = {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     pub account: &'static str,
-    pub scope: Scope,
+    pub scope: PermissionScope,
     pub group: &'static str,
     pub resource: &'static str,
     pub name: Option<&'static str>,
@@ -104,7 +104,7 @@ pub struct Permission {
 /// The required permissions; `agents`: agents are installed, `agents_watch_pods`: they watch pods.
 pub fn required(agents: bool, agents_watch_pods: bool) -> Vec<Permission> {
     let is_required = |rule: &&RoleRule| {
-        let of_agents = rule.account == AGENT || rule.scope == Scope::AgentNamespace;
+        let of_agents = rule.account == AGENT || rule.scope == PermissionScope::AgentNamespace;
         let is_watching_pods = rule.account == AGENT && rule.resources.contains(&"pods");
         (agents || !of_agents) && (agents_watch_pods || !is_watching_pods)
     };
@@ -145,9 +145,9 @@ mod tests {
             }
             let account = text("/metadata/name").unwrap();
             let scope = match text("/metadata/namespace") {
-                None => Scope::Cluster,
-                Some("operators") => Scope::OperatorNamespace,
-                Some(_) => Scope::AgentNamespace,
+                None => PermissionScope::Cluster,
+                Some("operators") => PermissionScope::OperatorNamespace,
+                Some(_) => PermissionScope::AgentNamespace,
             };
             let rules: Vec<PolicyRule> = serde_json::from_value(value["rules"].clone()).unwrap();
             for rule in rules {
@@ -173,7 +173,8 @@ mod tests {
             format!("{account} {scope:?} {verb} {group}/{resource} {}", name.unwrap_or_default())
         };
         assert_eq!(required(true, true).iter().map(line).collect::<BTreeSet<_>>(), chart);
-        let is_operators = |it: &Permission| it.account == OPERATOR && it.scope != Scope::AgentNamespace;
+        let is_operators =
+            |it: &Permission| it.account == OPERATOR && it.scope != PermissionScope::AgentNamespace;
         assert!(required(false, false).iter().all(is_operators));
         assert!(!required(true, false).iter().any(|it| it.account == AGENT && it.resource == "pods"));
     }

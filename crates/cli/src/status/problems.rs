@@ -21,7 +21,7 @@ pub struct Problem {
 }
 
 /// The application in messages and commands.
-struct Subject<'a> {
+struct ApplicationRef<'a> {
     name: &'a str,
     namespace: &'a str,
 }
@@ -35,7 +35,7 @@ pub fn problems(
 ) -> Vec<Problem> {
     let (name, namespace) =
         (application.name_any(), application.namespace().unwrap_or_else(|| "default".to_owned()));
-    let subject = Subject { name: &name, namespace: &namespace };
+    let subject = ApplicationRef { name: &name, namespace: &namespace };
     let mut problems = Vec::new();
     if application.status.is_none() {
         problems.push(Problem {
@@ -90,9 +90,9 @@ fn runs_elsewhere(refusal: &Refusal, instances: &BTreeMap<&str, &Instance>) -> b
     })
 }
 
-impl Subject<'_> {
+impl ApplicationRef<'_> {
     fn condition(&self, condition: &Condition) -> Problem {
-        let Subject { name, namespace } = self;
+        let ApplicationRef { name, namespace } = self;
         let edit = format!("kubectl edit actorapp {name} -n {namespace}");
         let to_do = match (condition.type_.as_str(), condition.reason.as_str()) {
             ("Placed", _) => {
@@ -154,7 +154,7 @@ impl Subject<'_> {
     }
 
     fn refusal(&self, refusal: &Refusal) -> Problem {
-        let Subject { name, namespace } = self;
+        let ApplicationRef { name, namespace } = self;
         let until = &refusal.until.0;
         let (by, to_do) = match (&refusal.node, refusal.scope) {
             (Some(node), _) => (
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_condition_has_a_specific_remedy() {
-        let subject = Subject { name: "web", namespace: "shop" };
+        let subject = ApplicationRef { name: "web", namespace: "shop" };
         let condition = |type_: &str, reason: &str| -> Condition {
             let status = if POSITIVE.contains(&type_) { "False" } else { "True" };
             serde_json::from_value(

@@ -23,19 +23,19 @@ pub fn necessary_part(snapshot: &Snapshot, goes: &Assignment) -> Assignment {
     let movers: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(may_be_elective).collect();
     let mut part = goes.clone();
     if !movers.is_empty() {
-        TakeBack::new(snapshot, &stays, goes).take_back(&chains(&movers, &stays, goes), &mut part);
+        MoveReverter::new(snapshot, &stays, goes).take_back(&chains(&movers, &stays, goes), &mut part);
     }
     part
 }
 
 /// Takes back moves as far as no fewer actors are placed and no more exceptions remain.
-pub(super) struct TakeBack<'a> {
+pub(super) struct MoveReverter<'a> {
     snapshot: &'a Snapshot,
     stays: &'a Assignment,
     serves: Vec<i64>,
 }
 
-impl<'a> TakeBack<'a> {
+impl<'a> MoveReverter<'a> {
     pub fn new(snapshot: &'a Snapshot, stays: &'a Assignment, goes: &Assignment) -> Self {
         Self { snapshot, stays, serves: served(snapshot, goes) }
     }

@@ -6,7 +6,7 @@ use placement::ix::ActorIx;
 use placement::{Assignment, Plan, Snapshot};
 
 use crate::gain::gate::{GateRule, GateVerdict, mean};
-use crate::gain::necessary::{TakeBack, necessary_part, only};
+use crate::gain::necessary::{MoveReverter, necessary_part, only};
 use crate::gain::price::{gain_at, noticeable_level};
 
 /// A move is taken back if the plan loses less than this part of the scale without it.
@@ -158,7 +158,7 @@ impl Pruned<'_> {
 
     /// The assignment without a move, and without those that took the place the actor returns to.
     fn without(&self, actor: ActorIx) -> Option<(Assignment, usize)> {
-        let rules = TakeBack::new(self.snapshot, self.stays, &self.goes);
+        let rules = MoveReverter::new(self.snapshot, self.stays, &self.goes);
         let (mut back, mut step) = (self.goes.clone(), vec![actor]);
         back[actor] = self.stays[actor];
         while !rules.is_as_good(&back) {

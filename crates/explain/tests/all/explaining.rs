@@ -1,6 +1,6 @@
 //! Alternatives and binding limits: as exact as `cost()`.
 
-use explain::{Outcome, Relief};
+use explain::{LimitCost, Outcome};
 use placement::file::SharedLink;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Cost, GroundConstraint, GroundRule, Rules, Snapshot, Strategy as _};
@@ -49,8 +49,8 @@ fn alternatives_and_binding_limits_are_described_briefly() {
       w x (pool p): Forbidden("kept away by constraints[0]")
       v (pool p): Forbidden("v: 1 of 1 slots taken")
     full: ["v: 1 of 1 slots taken", "g: 1 of 4 mem left"]
-    Relief { says: "u: no mem, 3 needed", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
-    Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx(0), UnitIx(1)), change: [0, -10, 0] }
+    LimitCost { says: "u: no mem, 3 needed", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
+    LimitCost { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx(0), UnitIx(1)), change: [0, -10, 0] }
     "#);
 }
 
@@ -116,7 +116,7 @@ fn policy_rules_are_obstacles_too() {
         explained.placed.iter().map(|there| &there.alternatives[0].outcome).collect();
     let says = "policy far line 3: a and b".to_owned();
     assert_eq!(outcomes, [&Outcome::Forbidden(says.clone()), &Outcome::Costs(vec![0, 0, 4])]);
-    let relief = Relief {
+    let relief = LimitCost {
         says: says.clone(),
         actors: 2,
         best: (ActorIx::new(0), UnitIx::new(1)),

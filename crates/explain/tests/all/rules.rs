@@ -3,7 +3,7 @@
 //! A rule is `LINE most 1 a,b u,v` (of a and b at most one on u or v), `LINE least 1 a,b u,v`, or `LINE both a,b u v`
 //! (refuses one of a and b on u and one on v at the same time). Rules of one line are cases of one rule.
 
-use explain::WhyNot;
+use explain::UnplacedCause;
 use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{GroundConstraint, GroundRule, Rules, Snapshot};
@@ -205,10 +205,11 @@ fn cores_with_rules_are_sufficient_and_irreducible() {
         let unplaced: Vec<ActorIx> = best.positions().filter(|actor| best[*actor].is_none()).collect();
         instances += usize::from(!unplaced.is_empty());
         for actor in unplaced {
-            let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &best, EFFORT) else {
+            let UnplacedCause::Blocked(core) = explain::explain_unplaced(&snapshot, actor, &best, EFFORT)
+            else {
                 panic!("{policy}\n{snapshot:?}: one more than the most can be placed");
             };
-            assert_eq!(core.holds, placement::Holds::Always, "{policy}\n{snapshot:?}");
+            assert_eq!(core.holds, placement::ReasonScope::Always, "{policy}\n{snapshot:?}");
             check_core(&snapshot, &cases, &core, &best);
             let texts = core.lines(&snapshot, &best);
             ruled_out += usize::from(texts.iter().any(|line| line.contains("policy p line")));

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use explain::{Core, Limit, LimitGroup, WhyNot};
+use explain::{Core, Limit, LimitGroup, UnplacedCause};
 use placement::file::{Actor, Constraint, Node, SnapshotFile, Unit};
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
+use placement::{Assignment, Budget, LARGEST, ReasonScope, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
 
 use crate::rules::Case;
-use testkit::Passed;
+use testkit::ExceededLimits;
 use testkit::line::{assignment, file, world};
 use testkit::naive::{Placed, feasible_beside};
 
@@ -97,7 +97,7 @@ fn only(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> Snapshot
 pub fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case]) -> bool {
     fn place<'a>(
         file: &'a SnapshotFile,
-        passed: Option<&Passed>,
+        passed: Option<&ExceededLimits>,
         actors: &[ActorIx],
         cases: &[&Case],
         at: &mut Placed<'a>,
@@ -119,11 +119,11 @@ pub fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case
     let (mut fixed, free): (Vec<ActorIx>, Vec<ActorIx>) =
         actors.iter().partition(|&&a| file.actors[a.at()].fixed);
     fixed.extend(free);
-    place(file, Passed::now(file).as_ref(), &fixed, cases, &mut Placed::new())
+    place(file, ExceededLimits::now(file).as_ref(), &fixed, cases, &mut Placed::new())
 }
 
 /// `feasible` needs every fixed actor placed: before that the answer is unknown.
-fn feasible_so_far(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed) -> bool {
+fn feasible_so_far(file: &SnapshotFile, passed: Option<&ExceededLimits>, at: &Placed) -> bool {
     file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str()))
         || feasible_beside(file, passed, at)
 }
@@ -177,8 +177,8 @@ pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: 
             cases.iter().enumerate().filter(|(demand, _)| kept.contains(&Limit::Case { demand: *demand }));
         let cases: Vec<&Case> = cases.map(|(_, case)| case).collect();
         match core.holds {
-            Holds::Always => can_all_be_placed(&file, &actors, &cases),
-            Holds::WhereOthersAre => {
+            ReasonScope::Always => can_all_be_placed(&file, &actors, &cases),
+            ReasonScope::WhereOthersAre => {
                 let relaxed = Snapshot::new(file).unwrap();
                 UnitIx::first(snapshot.units()).any(|unit| {
                     let mut with = assignment.clone();
@@ -208,13 +208,13 @@ fn describe(snapshot: &Snapshot, places: &str, actor: &str) -> String {
 pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str) -> String {
     let assignment = assignment(snapshot, places);
     assert_eq!(snapshot.violations(&assignment), []);
-    match explain::why_not(snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
-        WhyNot::Room(moves) => {
+    match explain::explain_unplaced(snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
+        UnplacedCause::Room(moves) => {
             let texts =
                 moves.iter().map(|(a, u)| format!("{} on {}", snapshot.actor_id(*a), snapshot.unit_id(*u)));
             format!("room: {}", texts.collect::<Vec<_>>().join(", "))
         }
-        WhyNot::Blocked(core) => {
+        UnplacedCause::Blocked(core) => {
             check_core(snapshot, cases, &core, &assignment);
             format!("{}: {}", core.holds, core.lines(snapshot, &assignment).join("; "))
         }
@@ -354,10 +354,11 @@ fn explanations_of_500_nodes_are_as_short_as_of_5() {
     let texts = [5, 500].map(|nodes| {
         let (snapshot, assignment, actor) = full_cluster(nodes);
         assert_eq!(snapshot.violations(&assignment), []);
-        let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &assignment, EFFORT) else {
+        let UnplacedCause::Blocked(core) = explain::explain_unplaced(&snapshot, actor, &assignment, EFFORT)
+        else {
             panic!("there is no room")
         };
-        assert_eq!((core.holds, core.irreducible), (Holds::Always, true));
+        assert_eq!((core.holds, core.irreducible), (ReasonScope::Always, true));
         core.lines(&snapshot, &assignment)
     });
     let gpus = "10 units of pool gpus: 45 of 160 mem left, at most 7 on one, 9 needed";
@@ -376,10 +377,11 @@ fn cores_are_sufficient_and_irreducible() {
             ActorIx::first(snapshot.actors()).filter(|actor| best[*actor].is_none()).collect();
         instances += usize::from(!unplaced.is_empty());
         for actor in unplaced {
-            let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &best, EFFORT) else {
+            let UnplacedCause::Blocked(core) = explain::explain_unplaced(&snapshot, actor, &best, EFFORT)
+            else {
                 panic!("{snapshot:?}: one more than the most can be placed");
             };
-            assert_eq!(core.holds, Holds::Always, "{snapshot:?}");
+            assert_eq!(core.holds, ReasonScope::Always, "{snapshot:?}");
             check_core(&snapshot, &[], &core, &best);
         }
     }
@@ -412,8 +414,8 @@ proptest! {
         let found = Greedy.solve(&snapshot, &Budget::effort(None, 0)).unwrap().assignment;
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| found[*actor].is_none()) {
             for effort in [0, 20, 200, 2_000, EFFORT] {
-                match explain::why_not(&snapshot, actor, &found, effort) {
-                    WhyNot::Room(moves) => {
+                match explain::explain_unplaced(&snapshot, actor, &found, effort) {
+                    UnplacedCause::Room(moves) => {
                         let mut with = found.clone();
                         for (actor, unit) in moves {
                             with[actor] = Some(unit);
@@ -422,8 +424,8 @@ proptest! {
                         prop_assert!(with[actor].is_some());
                         prop_assert!(with.positions().all(|a| found[a].is_none() || with[a].is_some()));
                     }
-                    WhyNot::Blocked(core) if core.irreducible => check_core(&snapshot, &[], &core, &found),
-                    WhyNot::Blocked(_) => {}
+                    UnplacedCause::Blocked(core) if core.irreducible => check_core(&snapshot, &[], &core, &found),
+                    UnplacedCause::Blocked(_) => {}
                 }
             }
         }

@@ -16,7 +16,7 @@ impl Relation for Apart {
         }
     }
 
-    fn demands(scope: &str) -> String {
+    fn describe(scope: &str) -> String {
         format!("each on a {scope} of its own")
     }
 }

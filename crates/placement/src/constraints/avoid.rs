@@ -7,7 +7,7 @@ use crate::file::format::{Constraint, SnapshotFile};
 pub(super) struct Avoid;
 
 impl ConstraintKind for Avoid {
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
         format!("avoids the places of constraints[{position}]")
     }

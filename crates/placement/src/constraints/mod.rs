@@ -33,7 +33,7 @@ use crate::file::names::Names;
 use crate::ix::{ActorIx, UnitIx};
 use crate::problem::dense::Problem;
 use crate::problem::room::Rooms;
-use crate::rules::circuit::{Now, RuleCircuit, Writer};
+use crate::rules::circuit::{CurrentPlacement, RuleCircuit, Writer};
 use crate::rules::suspended_limits::SuspendedLimits;
 
 macro_rules! limits {
@@ -56,7 +56,7 @@ each_constraint!(limits);
 /// The implementation of one constraint.
 pub(crate) trait ConstraintKind: Sync {
     /// Refuses contradictions with an earlier constraint.
-    fn agrees<'a>(
+    fn refuse_contradiction<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
@@ -67,7 +67,7 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// Its number, by the name of the field.
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let _ = given;
         None
     }
@@ -79,7 +79,7 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// The quantity of a resource that it reserves.
-    fn takes<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
+    fn reserved_quantity<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
         let _ = given;
         None
     }
@@ -90,12 +90,18 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// Adds a constraint of the file to the dense problem.
-    fn enter(&self, position: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(
+        &self,
+        position: usize,
+        given: &Constraint,
+        file: &SnapshotFile,
+        problem: &mut Problem,
+    ) {
         let _ = (position, given, file, problem);
     }
 
     /// Names the limits that the current placement violates with a movable actor.
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         let _ = (now, found);
     }
 
@@ -117,7 +123,7 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// Its demand as a sentence.
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
         format!("constraints[{position}]")
     }
@@ -129,8 +135,13 @@ pub(crate) trait ConstraintKind: Sync {
 
     /// What the snapshot's constraints count of a unit besides its actors, its kind and its domains, unit by unit: units are
     /// symmetric only if that is equal.
-    fn tell_apart(&self, snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
-        let _ = (snapshot, rooms, tell);
+    fn symmetry_counts(
+        &self,
+        snapshot: &Snapshot,
+        rooms: &Rooms,
+        report: &mut dyn FnMut(UnitIx, Vec<Option<i64>>),
+    ) {
+        let _ = (snapshot, rooms, report);
     }
 
     /// Writes the facts that its program needs.
@@ -215,9 +226,13 @@ pub fn most_work(world: &Encoding) -> i64 {
 }
 
 /// What constraints count of units besides their actors, unit by unit.
-pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+pub(crate) fn symmetry_counts(
+    snapshot: &Snapshot,
+    rooms: &Rooms,
+    report: &mut dyn FnMut(UnitIx, Vec<Option<i64>>),
+) {
     for kind in CONSTRAINT_KINDS {
-        kind.tell_apart(snapshot, rooms, tell);
+        kind.symmetry_counts(snapshot, rooms, report);
     }
 }
 
@@ -225,13 +240,13 @@ pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMu
 pub(crate) fn check_names<'a>(file: &'a SnapshotFile, names: &mut Names<'a>) -> Result<(), SnapshotError> {
     file.constraints.iter().enumerate().try_for_each(|(position, given)| {
         names.of_constraint(position, given)?;
-        kind_of(given).agrees(position, given, names)
+        kind_of(given).refuse_contradiction(position, given, names)
     })
 }
 
 /// The number of a constraint, by the name of its field.
-pub(crate) fn number(given: &Constraint) -> Option<(&'static str, u64)> {
-    kind_of(given).number(given)
+pub(crate) fn numeric_field(given: &Constraint) -> Option<(&'static str, u64)> {
+    kind_of(given).numeric_field(given)
 }
 
 /// Upper bounds of the sums of a file's constraints.
@@ -240,8 +255,8 @@ pub(crate) fn largest(file: &SnapshotFile) -> impl Iterator<Item = (&'static str
 }
 
 /// The quantity of a resource that a constraint reserves.
-pub(crate) fn takes(given: &Constraint) -> Option<(&String, u64)> {
-    kind_of(given).takes(given)
+pub(crate) fn reserved_quantity(given: &Constraint) -> Option<(&String, u64)> {
+    kind_of(given).reserved_quantity(given)
 }
 
 /// Divides a constraint's quantity of a resource.
@@ -250,9 +265,9 @@ pub(crate) fn divide(given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
 }
 
 /// Adds the constraints of a file to the dense problem.
-pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
+pub(crate) fn add_to_problem(file: &SnapshotFile, problem: &mut Problem) {
     for (position, given) in file.constraints.iter().enumerate() {
-        kind_of(given).enter(position, given, file, problem);
+        kind_of(given).add_to_problem(position, given, file, problem);
     }
 }
 
@@ -260,9 +275,9 @@ pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
 /// is a part or a scaling of.
 pub(crate) fn suspend(known: Option<SuspendedLimits>, file: &SnapshotFile, problem: &mut Problem) {
     let suspended = known.unwrap_or_else(|| {
-        let (now, mut found) = (Now::new(file, problem), SuspendedLimits::default());
+        let (now, mut found) = (CurrentPlacement::new(file, problem), SuspendedLimits::default());
         for kind in CONSTRAINT_KINDS {
-            kind.broken(&now, &mut found);
+            kind.find_violated(&now, &mut found);
         }
         found
     });
@@ -295,5 +310,5 @@ pub(crate) fn check(checked: &Checked) -> Vec<Violation> {
 /// A constraint as a sentence: its own reason, otherwise its demand.
 pub(crate) fn says(file: &SnapshotFile, position: usize) -> String {
     let given = &file.constraints[position];
-    given.reason().map_or_else(|| kind_of(given).demands(position, given), str::to_owned)
+    given.reason().map_or_else(|| kind_of(given).describe(position, given), str::to_owned)
 }

@@ -9,13 +9,13 @@ use crate::problem::dense::Problem;
 pub(super) struct Never;
 
 impl ConstraintKind for Never {
-    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Never { actors, places, except_current, .. } = given else { return };
         let allows = problem.inside(places).iter().map(|inside| !inside).collect();
         problem.add_rule(position, allows, *except_current, actors);
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
         format!("kept away by constraints[{position}]")
     }

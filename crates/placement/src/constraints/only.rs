@@ -9,13 +9,13 @@ use crate::problem::dense::Problem;
 pub(super) struct Only;
 
 impl ConstraintKind for Only {
-    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Only { actors, places, .. } = given else { return };
         let allows = problem.inside(places);
         problem.add_rule(position, allows, false, actors);
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
         format!("kept to other places by constraints[{position}]")
     }

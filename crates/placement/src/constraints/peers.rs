@@ -203,7 +203,7 @@ fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, PeerLedger)> {
 }
 
 impl ConstraintKind for Peers {
-    fn agrees<'a>(
+    fn refuse_contradiction<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
@@ -243,13 +243,13 @@ impl ConstraintKind for Peers {
         Ok(())
     }
 
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Peers { max, skew, .. } = given else { return None };
         let fields = [("max", max), ("skew", skew)];
         fields.into_iter().find_map(|(name, value)| Some((name, (*value)?)))
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let plural = |count: i64| if count == 1 { "peer" } else { "peers" };
         match bound(given) {
             Some(Bound::Max(max)) => format!("at most {max} other {} in its domain", plural(max)),
@@ -280,7 +280,12 @@ impl ConstraintKind for Peers {
         }
     }
 
-    fn tell_apart(&self, snapshot: &Snapshot, _: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+    fn symmetry_counts(
+        &self,
+        snapshot: &Snapshot,
+        _: &Rooms,
+        report: &mut dyn FnMut(UnitIx, Vec<Option<i64>>),
+    ) {
         for (_, ledger) in all(snapshot) {
             let as_number = |count: usize| i64::try_from(count).ok();
             let members = ledger.parts.enumerate().filter(|(_, part)| **part != Part::default());
@@ -289,7 +294,7 @@ impl ConstraintKind for Peers {
             for (unit, domain) in ledger.domain.enumerate() {
                 // Where it runs an actor is exempt.
                 let home = as_number(unit.at()).filter(|_| homes.contains(&unit));
-                tell(unit, vec![domain.and_then(as_number), home]);
+                report(unit, vec![domain.and_then(as_number), home]);
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::problem::dense::Problem;
 pub(super) struct Pin;
 
 impl ConstraintKind for Pin {
-    fn agrees<'a>(
+    fn refuse_contradiction<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
@@ -27,14 +27,14 @@ impl ConstraintKind for Pin {
         }
     }
 
-    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Pin { actor, unit, .. } = given else { return };
         let unit = problem.unit_by_id[unit];
         let allows = problem.capacity.positions().map(|other| other == unit).collect();
         problem.add_rule(position, allows, false, std::slice::from_ref(actor));
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let Constraint::Pin { unit, .. } = given else { return format!("constraints[{position}]") };
         format!("pinned to {unit}")
     }

@@ -11,7 +11,7 @@ use crate::file::format::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::problem::dense::{self, Problem};
 use crate::problem::room::Rooms;
-use crate::rules::circuit::{Now, UNLIMITED, Writer};
+use crate::rules::circuit::{CurrentPlacement, UNLIMITED, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
@@ -19,7 +19,7 @@ use crate::{Assignment, Snapshot};
 pub(super) struct PowerCap;
 
 impl ConstraintKind for PowerCap {
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::PowerCap { max, .. } = given else { return None };
         Some(("max", *max))
     }
@@ -29,9 +29,15 @@ impl ConstraintKind for PowerCap {
         file.constraints.iter().any(is_cap).then(|| ("units", "power", most_power(file)))
     }
 
-    fn enter(&self, constraint: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(
+        &self,
+        constraint: usize,
+        given: &Constraint,
+        file: &SnapshotFile,
+        problem: &mut Problem,
+    ) {
         let Constraint::PowerCap { on, max, .. } = given else { return };
-        let mut cap = dense::PowerCap { constraint, ..dense::PowerCap::default() };
+        let mut cap = dense::PowerDomains { constraint, ..dense::PowerDomains::default() };
         let mut places: BTreeMap<PlaceIx, PlaceIx> = BTreeMap::new();
         for (unit, given) in problem.capacity.positions().zip(&file.units) {
             let (place, name) = match on {
@@ -50,7 +56,7 @@ impl ConstraintKind for PowerCap {
         problem.caps.push(cap);
     }
 
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         let (file, problem) = (now.file, now.problem);
         if problem.caps.is_empty() {
             return;
@@ -128,7 +134,7 @@ impl ConstraintKind for PowerCap {
         .collect()
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         match given {
             Constraint::PowerCap { on: CapScope::All, max, .. } => format!("at most {max} W in all"),
             Constraint::PowerCap { on, max, .. } => format!("at most {max} W on each {on}"),
@@ -194,7 +200,12 @@ impl ConstraintKind for PowerCap {
         }
     }
 
-    fn tell_apart(&self, snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+    fn symmetry_counts(
+        &self,
+        snapshot: &Snapshot,
+        rooms: &Rooms,
+        report: &mut dyn FnMut(UnitIx, Vec<Option<i64>>),
+    ) {
         for cap in &snapshot.problem().caps {
             let mut units: IxVec<PlaceIx, usize> = IxVec::of(0, cap.limit.len());
             cap.place.iter().for_each(|place| units[*place] += 1);
@@ -202,7 +213,7 @@ impl ConstraintKind for PowerCap {
                 // Domains with equal limits are equivalent.
                 let shared = (units[place] > 1).then_some(i64::from(place.raw()));
                 let own = [Some(cap.limit[place]), shared].into_iter();
-                tell(unit, own.chain(rooms.of_unit(snapshot.problem(), unit)).collect());
+                report(unit, own.chain(rooms.of_unit(snapshot.problem(), unit)).collect());
             }
         }
     }
@@ -249,7 +260,12 @@ fn place_of(on: CapScope, unit: &Unit) -> &str {
 }
 
 /// By domain: the cap, or what its fixed actors draw if that is more.
-fn limits(cap: &dense::PowerCap, max: u64, file: &SnapshotFile, problem: &Problem) -> IxVec<PlaceIx, i64> {
+fn limits(
+    cap: &dense::PowerDomains,
+    max: u64,
+    file: &SnapshotFile,
+    problem: &Problem,
+) -> IxVec<PlaceIx, i64> {
     let home = |(actor, given): (ActorIx, &Actor)| problem.current[actor].filter(|_| given.fixed);
     let fixed = problem.current.positions().zip(&file.actors).map(home).collect();
     cap.drawn(&problem.unit_draws(&fixed)).iter().map(|drawn| number(max).max(*drawn)).collect()

@@ -7,12 +7,12 @@ use crate::file::format::Constraint;
 pub(super) struct Prefer;
 
 impl ConstraintKind for Prefer {
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Prefer { weight, .. } = given else { return None };
         Some(("weight", *weight))
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let Constraint::Prefer { unit, .. } = given else { return format!("constraints[{position}]") };
         format!("prefers {unit}")
     }

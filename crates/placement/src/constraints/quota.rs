@@ -12,7 +12,7 @@ use crate::file::format::{Actor, Constraint, SnapshotFile, Unit};
 use crate::file::names::Names;
 use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
 use crate::problem::room::Rooms;
-use crate::rules::circuit::{Now, UNLIMITED, Writer};
+use crate::rules::circuit::{CurrentPlacement, UNLIMITED, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
@@ -121,7 +121,7 @@ fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, QuotaLedger)> {
 }
 
 /// The maximum number of literals of a suspended quota: for each actor the counting units of its kinds, and its own.
-fn literals(now: &Now, given: &Constraint, actors: &[String]) -> usize {
+fn literals(now: &CurrentPlacement, given: &Constraint, actors: &[String]) -> usize {
     let problem = now.problem;
     let mut counting: IxVec<KindIx, usize> = IxVec::of(0, problem.kinds.len());
     for (kind, unit) in problem.unit_kind.iter().zip(&now.file.units) {
@@ -142,7 +142,7 @@ fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
 }
 
 impl ConstraintKind for Quota {
-    fn agrees<'a>(
+    fn refuse_contradiction<'a>(
         &self,
         position: usize,
         given: &'a Constraint,
@@ -153,7 +153,7 @@ impl ConstraintKind for Quota {
         amounts.try_for_each(|(id, amount)| fits(&|| format!("constraints[{position}].units.{id}"), *amount))
     }
 
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Quota { max, .. } = given else { return None };
         Some(("max", *max))
     }
@@ -183,7 +183,7 @@ impl ConstraintKind for Quota {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         for (position, given) in now.file.constraints.iter().enumerate() {
             let Constraint::Quota { actors, max, .. } = given else { continue };
             let uses = once_each(actors).filter_map(|id| {
@@ -226,7 +226,7 @@ impl ConstraintKind for Quota {
         all(snapshot).map(followed).collect()
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let Constraint::Quota { actors, pool, pools, numa, units, resource, max, .. } = given else {
             return format!("constraints[{position}]");
         };
@@ -270,10 +270,15 @@ impl ConstraintKind for Quota {
         }
     }
 
-    fn tell_apart(&self, snapshot: &Snapshot, _: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
+    fn symmetry_counts(
+        &self,
+        snapshot: &Snapshot,
+        _: &Rooms,
+        report: &mut dyn FnMut(UnitIx, Vec<Option<i64>>),
+    ) {
         for (_, ledger) in all(snapshot) {
             for (unit, weight) in ledger.weights.enumerate() {
-                tell(unit, vec![Some(*weight)]);
+                report(unit, vec![Some(*weight)]);
             }
         }
     }

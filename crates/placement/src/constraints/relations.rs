@@ -7,7 +7,7 @@ use crate::checker::checked::{Checked, Rule, Violation};
 use crate::file::format::{Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, RelationIx, UnitIx};
 use crate::problem::dense::{self, Problem};
-use crate::rules::circuit::{Now, Writer};
+use crate::rules::circuit::{CurrentPlacement, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 
 /// By relation and domain: the number of its actors there.
@@ -50,7 +50,7 @@ impl ColocationCounts {
 const RELATED: &str = "related";
 
 /// The actors of a relation that currently violate it with another one, not both fixed.
-fn in_breach(problem: &Problem, relation: &dense::Relation) -> Vec<ActorIx> {
+fn in_breach(problem: &Problem, relation: &dense::AffinityRule) -> Vec<ActorIx> {
     let there = relation.actors.iter();
     let places: Vec<(ActorIx, PlaceIx)> = there
         .filter_map(|&actor| Some((actor, problem.place(relation.scope, problem.running[actor]?))))
@@ -77,7 +77,7 @@ type GroupUnitCounts = BTreeMap<PlaceIx, Vec<ActorIx>>;
 /// The maximum number of literals of a relation with violating actors and a number of possible units.
 fn most_literals(
     problem: &Problem,
-    relation: &dense::Relation,
+    relation: &dense::AffinityRule,
     (actors, in_breach): (&[ActorIx], &[ActorIx]),
     places: impl Fn(ActorIx) -> usize,
 ) -> usize {
@@ -95,7 +95,7 @@ fn most_literals(
 
 /// Grounds the demands among actors that currently satisfy a relation, and the pairs that violate it: domain by domain rather than
 /// pair by pair.
-fn ground_relation(writer: &mut Writer, relation: &dense::Relation) {
+fn ground_relation(writer: &mut Writer, relation: &dense::AffinityRule) {
     let (file, problem, suspended) = (writer.file, writer.problem, writer.suspended);
     let name = listed(relation.constraint);
     if !suspended.has_any(RELATED, &name) {
@@ -131,7 +131,12 @@ fn ground_relation(writer: &mut Writer, relation: &dense::Relation) {
 
 /// Only actors of one co-located set may share a domain; an unplaced actor is a set of its own. An actor that shares a domain with
 /// another one of its set has a grandfathered violation.
-fn write_apart(writer: &mut Writer, relation: &dense::Relation, crowds: GroupUnitCounts, others: &[ActorIx]) {
+fn write_apart(
+    writer: &mut Writer,
+    relation: &dense::AffinityRule,
+    crowds: GroupUnitCounts,
+    others: &[ActorIx],
+) {
     let problem = writer.problem;
     // By domain: for each co-located set, whether it is there, and its members.
     let mut at: BTreeMap<PlaceIx, Vec<(i32, Vec<i32>)>> = BTreeMap::new();
@@ -164,7 +169,7 @@ fn write_apart(writer: &mut Writer, relation: &dense::Relation, crowds: GroupUni
 /// Each co-located set is in one domain, with all unplaced actors. While sets are in several domains, members are grandfathered.
 fn write_together(
     writer: &mut Writer,
-    relation: &dense::Relation,
+    relation: &dense::AffinityRule,
     crowds: &GroupUnitCounts,
     others: &[ActorIx],
 ) {
@@ -208,7 +213,7 @@ fn write_together(
 /// violation.
 fn write_clash(
     writer: &mut Writer,
-    relation: &dense::Relation,
+    relation: &dense::AffinityRule,
     one_of: &[i32],
     members: &[i32],
     most: usize,
@@ -228,7 +233,7 @@ fn write_clash(
 /// The violation of a relation by an actor, with one of its current counterparts and their number.
 fn write_breach(
     writer: &mut Writer,
-    relation: &dense::Relation,
+    relation: &dense::AffinityRule,
     breaks: i32,
     actor: ActorIx,
     (other, count): (Option<ActorIx>, usize),
@@ -292,26 +297,26 @@ pub(super) trait Relation: Sync {
     fn of(given: &Constraint) -> Option<(Scope, &[String])>;
 
     /// Its demand as a sentence, given the scope.
-    fn demands(scope: &str) -> String;
+    fn describe(scope: &str) -> String;
 }
 
 impl<T: Relation> ConstraintKind for T {
-    fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         if let Some((scope, actors)) = T::of(given) {
             problem.add_relation(position, T::APART, scope, actors);
         }
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let Some((scope, _)) = T::of(given) else { return format!("constraints[{position}]") };
-        T::demands(&in_words(scope))
+        T::describe(&in_words(scope))
     }
 
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         check::<T>(checked, found);
     }
 
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         for relation in now.problem.relations.iter().filter(|relation| relation.apart == T::APART) {
             let in_breach = in_breach(now.problem, relation);
             let of = (relation.actors.as_slice(), in_breach.as_slice());

@@ -9,12 +9,12 @@ use crate::problem::dense::Problem;
 pub(super) struct Reserve;
 
 impl ConstraintKind for Reserve {
-    fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
+    fn numeric_field(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Reserve { quantity, .. } = given else { return None };
         Some(("quantity", *quantity))
     }
 
-    fn takes<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
+    fn reserved_quantity<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
         let Constraint::Reserve { resource, quantity, .. } = given else { return None };
         Some((resource, *quantity))
     }
@@ -25,13 +25,13 @@ impl ConstraintKind for Reserve {
         }
     }
 
-    fn enter(&self, _: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
+    fn add_to_problem(&self, _: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Reserve { unit, resource, quantity } = given else { return };
         let (unit, resource) = (problem.unit_by_id[unit], problem.resource(resource));
         problem.unit_provides[unit][resource] -= number(*quantity);
     }
 
-    fn demands(&self, position: usize, given: &Constraint) -> String {
+    fn describe(&self, position: usize, given: &Constraint) -> String {
         let Constraint::Reserve { unit, resource, .. } = given else {
             return format!("constraints[{position}]");
         };

@@ -10,7 +10,7 @@ use crate::checker::index::number;
 use crate::file::format::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
 use crate::problem::dense::Problem;
-use crate::rules::circuit::{Now, UNLIMITED, Writer};
+use crate::rules::circuit::{CurrentPlacement, UNLIMITED, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits};
 
 /// The requirements of actors fit into units and nodes.
@@ -58,7 +58,7 @@ impl Remaining {
 }
 
 /// The demand of each resource in one place, with the actors.
-type Wanted<'a> = BTreeMap<&'a str, Used>;
+type ResourceDemand<'a> = BTreeMap<&'a str, Used>;
 
 /// The names of suspended limits: a resource of a unit, and one of a node.
 const OF_UNIT: &str = "unit";
@@ -103,7 +103,7 @@ impl ConstraintKind for Resources {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         let problem = now.problem;
         for (unit, left) in
             problem.unit_provides.enumerate().filter(|(unit, _)| !now.on_unit[*unit].is_empty())
@@ -191,9 +191,9 @@ impl ConstraintKind for Resources {
 fn all_wanted<'a>(
     checked: &Checked<'a>,
     places: &Assignment,
-) -> (IxVec<UnitIx, Wanted<'a>>, BTreeMap<&'a str, Wanted<'a>>) {
-    let mut of_units: IxVec<UnitIx, Wanted> = IxVec::of(BTreeMap::new(), checked.file.units.len());
-    let mut of_nodes: BTreeMap<&str, Wanted> = BTreeMap::new();
+) -> (IxVec<UnitIx, ResourceDemand<'a>>, BTreeMap<&'a str, ResourceDemand<'a>>) {
+    let mut of_units: IxVec<UnitIx, ResourceDemand> = IxVec::of(BTreeMap::new(), checked.file.units.len());
+    let mut of_nodes: BTreeMap<&str, ResourceDemand> = BTreeMap::new();
     for (actor, unit) in Checked::at(places) {
         let (given, at) = (checked.actor(actor), checked.unit(unit));
         if let Some(way) = given.runs_on.get(&at.kind) {
@@ -208,7 +208,7 @@ fn all_wanted<'a>(
 /// The excess demand in a place, as sentences. Demand of fixed actors alone is no violation.
 fn passed<'a>(
     place: &str,
-    wanted: &Wanted<'a>,
+    wanted: &ResourceDemand<'a>,
     left: impl Fn(&str) -> i64,
 ) -> impl Iterator<Item = (&'a str, String)> {
     wanted.iter().filter_map(move |(resource, used)| {
@@ -219,7 +219,12 @@ fn passed<'a>(
 }
 
 /// Adds an actor's demand.
-fn want<'a>(checked: &Checked, wanted: &mut Wanted<'a>, of: &'a BTreeMap<String, u64>, actor: ActorIx) {
+fn want<'a>(
+    checked: &Checked,
+    wanted: &mut ResourceDemand<'a>,
+    of: &'a BTreeMap<String, u64>,
+    actor: ActorIx,
+) {
     for (resource, quantity) in of.iter().filter(|(_, quantity)| **quantity > 0) {
         wanted.entry(resource).or_default().add(checked, actor, number(*quantity));
     }

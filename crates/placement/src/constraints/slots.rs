@@ -6,7 +6,7 @@ use crate::checker::index::number;
 use crate::file::format::SnapshotFile;
 use crate::ix::{IxVec, UnitIx};
 use crate::problem::dense::Problem;
-use crate::rules::circuit::{Now, Writer};
+use crate::rules::circuit::{CurrentPlacement, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits};
 use crate::{Assignment, Snapshot};
 
@@ -45,7 +45,7 @@ impl ConstraintKind for Slots {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
+    fn find_violated(&self, now: &CurrentPlacement, found: &mut SuspendedLimits) {
         for (unit, slots) in now.problem.slots.enumerate() {
             let uses = now.on_unit[unit].iter().map(|actor| (*actor, 1));
             if slots.is_some_and(|slots| now.is_broken(uses, slots)) && now.affords(now.visitors(unit)) {

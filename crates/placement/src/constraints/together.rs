@@ -16,7 +16,7 @@ impl Relation for Together {
         }
     }
 
-    fn demands(scope: &str) -> String {
+    fn describe(scope: &str) -> String {
         format!("all on one {scope}")
     }
 }

@@ -42,7 +42,7 @@ impl Measure for Latency {
     }
 
     fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
-        Some(Box::new(Whereabouts::nowhere(snapshot.actors())))
+        Some(Box::new(LatencyTerm::nowhere(snapshot.actors())))
     }
 
     // The effect of one actor: its messages and those of a few others, and what is copied for all.
@@ -113,7 +113,7 @@ impl Measure for Latency {
 
 /// Placements, and the path lengths of an earlier state.
 #[derive(Clone)]
-struct Whereabouts {
+struct LatencyTerm {
     now: Assignment,
     /// The placements when paths were computed.
     then: Assignment,
@@ -126,7 +126,7 @@ struct Whereabouts {
     is_gone: IxVec<ActorIx, bool>,
 }
 
-impl Whereabouts {
+impl LatencyTerm {
     /// With no actor placed.
     fn nowhere(actors: usize) -> Self {
         let nowhere = IxVec::of(None, actors);
@@ -155,7 +155,7 @@ impl Whereabouts {
     }
 }
 
-impl IncrementalTerm for Whereabouts {
+impl IncrementalTerm for LatencyTerm {
     fn count(&mut self, _: &Snapshot, step: &Step) {
         let actor = step.actor;
         self.now[actor] = step.comes.then_some(step.unit);

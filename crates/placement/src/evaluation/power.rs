@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::file::format::{Actor, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::problem::dense::{PowerCap, Problem};
+use crate::problem::dense::{PowerDomains, Problem};
 
-impl PowerCap {
+impl PowerDomains {
     /// The domain of a unit, and the watts that may be drawn there: the cap, or what fixed actors draw there if that
     /// is more.
     pub fn of(&self, unit: UnitIx) -> (PlaceIx, i64) {

@@ -79,7 +79,7 @@ impl Snapshot {
         check_pairs(&channels, &objectives, most_pairs)?;
         check(&file, &objectives, &channels)?;
         let enter = |file: &SnapshotFile, problem: &mut Problem| {
-            constraints::enter(file, problem);
+            constraints::add_to_problem(file, problem);
             constraints::suspend(known, file, problem);
         };
         let problem = Problem::new(&file, &objectives, channels, enter);

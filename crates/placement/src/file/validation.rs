@@ -128,7 +128,7 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
         fits(&|| format!("sharedLinks[{i}].capacity"), link.capacity)?;
     }
     for (i, constraint) in file.constraints.iter().enumerate() {
-        if let Some((field, number)) = constraints::number(constraint) {
+        if let Some((field, number)) = constraints::numeric_field(constraint) {
             fits(&|| format!("constraints[{i}].{field}"), number)?;
         }
     }

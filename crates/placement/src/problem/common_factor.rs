@@ -258,7 +258,7 @@ fn of_resources(file: &SnapshotFile) -> BTreeMap<String, u64> {
         }
     }
     for given in &file.constraints {
-        if let Some((name, quantity)) = constraints::takes(given) {
+        if let Some((name, quantity)) = constraints::reserved_quantity(given) {
             take(name, quantity);
         }
     }

@@ -51,7 +51,7 @@ pub struct AddedCosts {
 
 /// A rule about the units of single actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct UnitRule {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// For each unit, whether the rule permits it.
@@ -62,7 +62,7 @@ pub struct Rule {
 
 /// An `apart` or `together` over positions of actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relation {
+pub struct AffinityRule {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// `apart`, else `together`.
@@ -75,7 +75,7 @@ pub struct Relation {
 
 /// A `powerCap` over numbered domains.
 #[derive(Clone, Debug, Default)]
-pub struct PowerCap {
+pub struct PowerDomains {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
     /// By unit: its domain.
@@ -142,7 +142,7 @@ pub struct Problem {
     /// The number of groups.
     pub groups: usize,
     /// Caps on power.
-    pub caps: Vec<PowerCap>,
+    pub caps: Vec<PowerDomains>,
     /// Limits that the current placement already violates: they do not bind here, and are rules of the snapshot.
     pub suspended_limits: SuspendedLimits,
     /// The quantities of suspended resources of units.
@@ -160,9 +160,9 @@ pub struct Problem {
     /// Rules about single actors, by actor: positions in `rules`.
     pub rules_of: IxVec<ActorIx, Vec<RuleIx>>,
     /// Rules about single actors.
-    pub rules: IxVec<RuleIx, Rule>,
+    pub rules: IxVec<RuleIx, UnitRule>,
     /// Rules about the relative location of actors.
-    pub relations: IxVec<RelationIx, Relation>,
+    pub relations: IxVec<RelationIx, AffinityRule>,
     /// By actor: positions in `relations`.
     pub relations_of: IxVec<ActorIx, Vec<RelationIx>>,
     /// By actor: position in `candidate_sets`.
@@ -356,7 +356,7 @@ impl Problem {
         for &actor in &actors {
             self.relations_of[actor].push(RelationIx::new(self.relations.len()));
         }
-        self.relations.push(Relation { constraint, apart, scope, actors });
+        self.relations.push(AffinityRule { constraint, apart, scope, actors });
     }
 
     /// A rule that permits some units only.
@@ -370,7 +370,7 @@ impl Problem {
         for actor in actors {
             self.rules_of[self.actor_by_id[actor]].push(RuleIx::new(self.rules.len()));
         }
-        self.rules.push(Rule { constraint, allows, except_current });
+        self.rules.push(UnitRule { constraint, allows, except_current });
     }
 
     /// For each unit, whether it is in `places`.

@@ -2,7 +2,7 @@
 
 use crate::file::format::Scope;
 use crate::ix::{ActorIx, KindIx, PlaceIx, UnitIx};
-use crate::problem::dense::{AddedCosts, Edge, Implementation, Problem, Rule};
+use crate::problem::dense::{AddedCosts, Edge, Implementation, Problem, UnitRule};
 
 impl Problem {
     /// Units permitted by constraints on the actor alone, ascending.
@@ -42,7 +42,7 @@ impl Problem {
     }
 
     /// Whether a rule permits the actor on the unit.
-    pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
+    pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &UnitRule) -> bool {
         rule.allows[unit] || (rule.except_current && self.running[actor] == Some(unit))
     }
 

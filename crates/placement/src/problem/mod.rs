@@ -9,4 +9,4 @@ pub mod room;
 pub mod shared_links;
 pub(crate) mod symmetry;
 
-pub use dense::{AddedCosts, Edge, Implementation, PowerCap, Problem, Relation, Rule};
+pub use dense::{AddedCosts, AffinityRule, Edge, Implementation, PowerDomains, Problem, UnitRule};

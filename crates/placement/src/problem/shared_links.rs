@@ -8,7 +8,7 @@ use crate::ix::{IxVec, UnitIx};
 
 /// A link that several units share. Each direction has its capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedLink {
+pub struct IndexedLink {
     /// The units on one side, ascending.
     pub units: Vec<UnitIx>,
     /// The units on the other side, ascending; `None` means all others.
@@ -19,7 +19,7 @@ pub struct SharedLink {
     pub capacity: i64,
 }
 
-impl SharedLink {
+impl IndexedLink {
     /// Whether a message between a unit of the link and another unit crosses it.
     fn is_between(&self, unit: UnitIx, other: UnitIx) -> bool {
         self.units.binary_search(&other).is_err()
@@ -45,7 +45,7 @@ pub struct Sides {
 /// All shared links.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLinks {
-    links: Vec<SharedLink>,
+    links: Vec<IndexedLink>,
     /// By unit; empty if there are no links.
     sides: IxVec<UnitIx, Sides>,
 }
@@ -79,7 +79,7 @@ impl SharedLinks {
                 (all.sides[a].has_direct, all.sides[b].has_direct) = (true, true);
             }
             direct.sort_unstable();
-            all.links.push(SharedLink { units, to, direct, capacity: number(given.capacity) });
+            all.links.push(IndexedLink { units, to, direct, capacity: number(given.capacity) });
         }
         all
     }
@@ -90,7 +90,7 @@ impl SharedLinks {
     }
 
     /// All links, in the order of the file.
-    pub fn links(&self) -> &[SharedLink] {
+    pub fn links(&self) -> &[IndexedLink] {
         &self.links
     }
 

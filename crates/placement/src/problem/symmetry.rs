@@ -132,7 +132,7 @@ impl<'a> Likenesses<'a> {
             }
         }
         let of = &mut self.of;
-        constraints::tell_apart(self.snapshot, self.rooms, &mut |unit, counts| {
+        constraints::symmetry_counts(self.snapshot, self.rooms, &mut |unit, counts| {
             of[unit].counts.extend(counts);
         });
     }

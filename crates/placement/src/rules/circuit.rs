@@ -40,7 +40,7 @@ impl LiteralBudget {
 }
 
 /// What runs now, by unit and by node, ascending.
-pub(crate) struct Now<'a> {
+pub(crate) struct CurrentPlacement<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
     pub on_unit: IxVec<UnitIx, Vec<ActorIx>>,
@@ -52,7 +52,7 @@ pub(crate) struct Now<'a> {
     budget: LiteralBudget,
 }
 
-impl<'a> Now<'a> {
+impl<'a> CurrentPlacement<'a> {
     pub fn new(file: &'a SnapshotFile, problem: &'a Problem) -> Self {
         let mut on_unit = IxVec::of(Vec::new(), problem.capacity.len());
         let mut on_node = IxVec::of(Vec::new(), problem.nodes.len());

@@ -3,7 +3,7 @@
 use super::{Parsed, Parser, THEORY, directive};
 use crate::fault::{At, Fault};
 use crate::limits::MAX_NESTING;
-use crate::syntax::{Term, TermIs};
+use crate::syntax::{Term, TermKind};
 use crate::token::Token;
 
 /// The maximum width of an interval: clingo expands it to one term per number.
@@ -47,7 +47,7 @@ impl Parser {
             let at_operator = self.at();
             self.advance();
             let (at, right) = (self.at(), self.factor()?);
-            if operator != "*" && right.is == TermIs::Number(0) {
+            if operator != "*" && right.is == TermKind::Number(0) {
                 return Err(Fault::new(at, "a division by 0; the rule would never hold"));
             }
             left = binary(operator, at_operator, left, right)?;
@@ -61,13 +61,13 @@ impl Parser {
     fn factor(&mut self) -> Parsed<Term> {
         let at = self.at();
         let is = match self.advance() {
-            Token::Number(number) => TermIs::Number(number),
-            Token::Text(text) => TermIs::Text(text),
-            Token::Variable(name) => TermIs::Variable(name),
-            Token::Anonymous => TermIs::Anonymous,
+            Token::Number(number) => TermKind::Number(number),
+            Token::Text(text) => TermKind::Text(text),
+            Token::Variable(name) => TermKind::Variable(name),
+            Token::Anonymous => TermKind::Anonymous,
             Token::Name(name) => {
                 let terms = if self.eat("(") { self.arguments()? } else { Vec::new() };
-                TermIs::Function(name, terms)
+                TermKind::Function(name, terms)
             }
             Token::Mark("-") => {
                 self.depth += 1;
@@ -76,17 +76,17 @@ impl Parser {
                 }
                 let term = self.factor()?;
                 self.depth -= 1;
-                if matches!(term.is, TermIs::Function(..) | TermIs::Text(_)) {
+                if matches!(term.is, TermKind::Function(..) | TermKind::Text(_)) {
                     let problem =
                         format!("`-` before `{term}`: only numbers have an opposite; use another name");
                     return Err(Fault::new(at, problem));
                 }
-                TermIs::Negative(Box::new(term))
+                TermKind::Negative(Box::new(term))
             }
             Token::Mark("|") => {
                 let term = self.term()?;
                 self.expect("|", "around an absolute value")?;
-                TermIs::Absolute(Box::new(term))
+                TermKind::Absolute(Box::new(term))
             }
             Token::Mark("(") => {
                 let first = self.term()?;
@@ -99,7 +99,7 @@ impl Parser {
                 self.expect(",", "in a tuple")?;
                 let mut terms = vec![first];
                 terms.extend(self.arguments()?);
-                TermIs::Function(String::new(), terms)
+                TermKind::Function(String::new(), terms)
             }
             token => {
                 self.next -= usize::from(token != Token::End);
@@ -125,7 +125,7 @@ fn binary(operator: &'static str, at: At, a: Term, b: Term) -> Parsed<Term> {
     if height(&a).max(height(&b)) >= MAX_NESTING {
         return Err(too_deep(at));
     }
-    Ok(Term { at: a.at, is: TermIs::Binary(operator, Box::new(a), Box::new(b)) })
+    Ok(Term { at: a.at, is: TermKind::Binary(operator, Box::new(a), Box::new(b)) })
 }
 
 fn too_deep(at: At) -> Fault {
@@ -135,18 +135,18 @@ fn too_deep(at: At) -> Fault {
 /// The number of terms inside each other.
 fn height(term: &Term) -> usize {
     1 + match &term.is {
-        TermIs::Function(_, terms) => terms.iter().map(height).max().unwrap_or(0),
-        TermIs::Negative(term) | TermIs::Absolute(term) => height(term),
-        TermIs::Binary(_, a, b) => height(a).max(height(b)),
+        TermKind::Function(_, terms) => terms.iter().map(height).max().unwrap_or(0),
+        TermKind::Negative(term) | TermKind::Absolute(term) => height(term),
+        TermKind::Binary(_, a, b) => height(a).max(height(b)),
         _ => 0,
     }
 }
 
 fn interval(at: At, left: Term, right: Term) -> Parsed<Term> {
     let bound = |term: &Term| match &term.is {
-        TermIs::Number(number) => Some(i64::from(*number)),
-        TermIs::Negative(term) => match term.is {
-            TermIs::Number(number) => Some(-i64::from(number)),
+        TermKind::Number(number) => Some(i64::from(*number)),
+        TermKind::Negative(term) => match term.is {
+            TermKind::Number(number) => Some(-i64::from(number)),
             _ => None,
         },
         _ => None,
@@ -158,5 +158,5 @@ fn interval(at: At, left: Term, right: Term) -> Parsed<Term> {
         let problem = format!("an interval of {} numbers; at most {WIDEST} are written out", to - from + 1);
         return Err(Fault::new(at, problem));
     }
-    Ok(Term { at, is: TermIs::Binary("..", Box::new(left), Box::new(right)) })
+    Ok(Term { at, is: TermKind::Binary("..", Box::new(left), Box::new(right)) })
 }

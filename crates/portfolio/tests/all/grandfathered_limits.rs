@@ -9,7 +9,7 @@ use placement::{Budget, Cost, Criterion, Judged, NoPolicy, Snapshot, Strategy, p
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::{Greedy, Local};
 use serde_json::{Value, json};
-use testkit::Passed;
+use testkit::ExceededLimits;
 use testkit::line;
 use testkit::oracle;
 
@@ -22,7 +22,7 @@ fn grandfathered_limits_match_their_definition() {
     for seed in 0..150 {
         let file = testkit::over_full(seed);
         let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };
-        let before = Passed::now(&file);
+        let before = ExceededLimits::now(&file);
         passed += u32::from(before.is_some());
         assert_eq!(
             !snapshot.problem().suspended_limits.is_empty(),
@@ -63,7 +63,7 @@ fn over_committed_snapshots_are_solved_to_the_optimum_of_all_assignments() {
     let mut decided: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..60 {
         let file = testkit::over_full(seed);
-        if file.actors.len() > 5 || Passed::now(&file).is_none() {
+        if file.actors.len() > 5 || ExceededLimits::now(&file).is_none() {
             continue;
         }
         let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };

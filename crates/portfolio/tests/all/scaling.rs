@@ -4,7 +4,7 @@ use placement::file::{Constraint, Levels, SnapshotFile};
 use placement::{Budget, Criterion, NoPolicy, Objectives, Snapshot, plan};
 use proptest::prelude::*;
 
-use testkit::{Passed, oracle};
+use testkit::{ExceededLimits, oracle};
 
 use crate::asp;
 
@@ -83,7 +83,7 @@ fn large_numbers_are_solved_and_mostly_proven() {
         };
         // Violated limits become rules, which branch and bound does not support, so that fewer are proven. Their claims
         // are checked below, and by `grandfathered_limits`.
-        let is_kept = |file: &SnapshotFile| Passed::now(file).is_none();
+        let is_kept = |file: &SnapshotFile| ExceededLimits::now(file).is_none();
         let worlds = (0..).map(|seed| large(seed, work, rate, memory)).filter(divisible);
         let worlds = worlds.filter(is_kept).take(40);
         let proven = worlds.filter(check).count();

@@ -26,27 +26,27 @@ pub struct Buffers {
 }
 
 /// The buffer of one slot.
-pub(crate) struct Held {
+pub(crate) struct AllocatedBuffer {
     pub places: Arc<Vec<Place>>,
     pub place: usize,
     buffer: Mutex<Buffer<u8>>,
 }
 
-impl DeviceMemory for Held {
+impl DeviceMemory for AllocatedBuffer {
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
 /// The buffer of a slot, if this back-end allocated it.
-pub(crate) fn held(bytes: &Bytes) -> Option<&Held> {
+pub(crate) fn held(bytes: &Bytes) -> Option<&AllocatedBuffer> {
     match bytes {
         Bytes::Device(memory, _) => memory.as_any().downcast_ref(),
         Bytes::Host(_) => None,
     }
 }
 
-impl Held {
+impl AllocatedBuffer {
     fn lock(&self) -> MutexGuard<'_, Buffer<u8>> {
         lock(&self.buffer)
     }
@@ -116,7 +116,7 @@ impl MemoryManager for Buffers {
         // SAFETY: no host memory is passed.
         let buffer = unsafe { Buffer::create(context, CL_MEM_READ_WRITE, size, ptr::null_mut()) };
         let buffer = Mutex::new(buffer.map_err(failed)?);
-        let held = Held { places: Arc::clone(&self.places), place, buffer };
+        let held = AllocatedBuffer { places: Arc::clone(&self.places), place, buffer };
         held.fill(0, 0, size).map_err(failed)?;
         let bytes = Bytes::Device(Box::new(held), Box::new(Header::new(size)));
         Ok(LocalSlot::new(NAME, space.clone(), bytes, Some(room), size))

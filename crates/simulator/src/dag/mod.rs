@@ -14,4 +14,4 @@ pub use arrivals::{Arrival, arrivals};
 pub(crate) use gantt::escape;
 pub use gantt::gantt;
 pub use measures::{Measures, Record};
-pub use runtime::{Setting, run};
+pub use runtime::{RuntimeSetting, run};

@@ -12,7 +12,7 @@ use super::measures::{Measures, Record};
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
+pub struct RuntimeSetting {
     /// Whether scheduling decisions are cached.
     pub cache: bool,
     /// Whether processing elements have queues.
@@ -23,7 +23,7 @@ pub struct Setting {
     pub seed: u64,
 }
 
-impl Default for Setting {
+impl Default for RuntimeSetting {
     fn default() -> Self {
         Self { cache: false, queueing: true, jitter_percent: 0.0, seed: 1 }
     }
@@ -37,7 +37,7 @@ pub fn run(
     applications: &Applications,
     arrivals: &[Arrival],
     scheduler: &mut dyn Scheduler,
-    setting: &Setting,
+    setting: &RuntimeSetting,
     log: &mut dyn FnMut(Record),
 ) -> Result<Measures, FileError> {
     applications.check(arrivals)?;
@@ -71,7 +71,7 @@ struct Instance {
 struct Runtime<'a> {
     applications: &'a Applications,
     arrivals: &'a [Arrival],
-    setting: &'a Setting,
+    setting: &'a RuntimeSetting,
     now: u64,
     arrived: usize,
     instances: Vec<Instance>,
@@ -88,7 +88,7 @@ struct Runtime<'a> {
 }
 
 impl<'a> Runtime<'a> {
-    fn new(applications: &'a Applications, arrivals: &'a [Arrival], setting: &'a Setting) -> Self {
+    fn new(applications: &'a Applications, arrivals: &'a [Arrival], setting: &'a RuntimeSetting) -> Self {
         let pes = applications.names.len();
         Self {
             applications,

@@ -309,7 +309,7 @@ pub fn interval(numbers: &[f64]) -> (f64, f64) {
 }
 
 /// A measure of a run.
-pub type Of<'a> = &'a dyn Fn(&Report) -> f64;
+pub type ReportMeasure<'a> = &'a dyn Fn(&Report) -> f64;
 
 /// Throughput of the last complete window.
 pub fn last(report: &Report) -> f64 {
@@ -327,7 +327,7 @@ pub fn table(
     results: &[ContestantRuns],
     reference: f64,
     what: &str,
-    of: Of,
+    of: ReportMeasure,
     added: Option<(&str, &[f64])>,
 ) -> String {
     let (title, line) = added.map_or_else(Default::default, |(title, _)| (format!(" {title} |"), "---:|"));
@@ -336,7 +336,7 @@ pub fn table(
          |---|---:|---:|---:|---:|---:|---:|{line}\n"
     );
     for (number, result) in results.iter().enumerate() {
-        let each = |of: Of| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
+        let each = |of: ReportMeasure| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
         let ((centre, half), (all, of_all), (moves, _)) = (each(of), each(&overall), each(&moves));
         let changes = result.reports.iter().flat_map(|report| &report.changes).map(percent);
         let worst =

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use simulator::dag::{Measures, Setting, arrivals};
+use simulator::dag::{Measures, RuntimeSetting, arrivals};
 use taskgraph::files::workload::{Arrivals, Arriving};
 
 use crate::Scenario;
@@ -20,7 +20,7 @@ edges: [{from: A, to: B}, {from: A, to: C}, {from: B, to: D}, {from: C, to: D}]
 ";
 
 /// The processing elements of A B C D of each instance, and the measurements.
-fn run_diamond(scheduler: &str, costs: &str, setting: &Setting) -> (String, Measures) {
+fn run_diamond(scheduler: &str, costs: &str, setting: &RuntimeSetting) -> (String, Measures) {
     let scenario = Scenario::new(
         &format!("{{pes: [{{kind: cpu, count: 2}}, {{kind: fft}}], costs: {costs}}}"),
         &[DIAMOND],
@@ -46,8 +46,8 @@ HEFT_RT 1 F F 1 / 2 F F 1  65000 40000  693910 382455 10440
 ";
     let mut found = String::from("\n");
     for name in ["SIMPLE", "MET", "EFT", "ETF", "HEFT_RT"] {
-        let (places, free) = run_diamond(name, "free", &Setting::default());
-        let (_, zcu) = run_diamond(name, "zcu102", &Setting::default());
+        let (places, free) = run_diamond(name, "free", &RuntimeSetting::default());
+        let (_, zcu) = run_diamond(name, "zcu102", &RuntimeSetting::default());
         assert_eq!((free.applications, free.tasks, free.overhead_ns), (2, 8, 0));
         writeln!(
             found,
@@ -63,7 +63,7 @@ HEFT_RT 1 F F 1 / 2 F F 1  65000 40000  693910 382455 10440
 /// cursor has wrapped around, so that D of instance 2 is tried on core 1 first.
 #[test]
 fn without_queues_a_busy_processing_element_rejects_tasks() {
-    let off = Setting { queueing: false, ..Setting::default() };
+    let off = RuntimeSetting { queueing: false, ..RuntimeSetting::default() };
     let mut found = String::from("\n");
     for name in ["SIMPLE", "MET", "EFT", "ETF", "HEFT_RT"] {
         let (places, free) = run_diamond(name, "free", &off);

@@ -6,7 +6,7 @@ mod properties;
 mod published;
 mod streaming;
 
-use simulator::dag::{Applications, Arrival, Measures, Record, Setting, run};
+use simulator::dag::{Applications, Arrival, Measures, Record, RuntimeSetting, run};
 use taskgraph::files::workload::Actual;
 use taskgraph::{Graph, Platform, files, online};
 
@@ -31,7 +31,12 @@ impl Scenario {
         Self { platform, graphs, applications }
     }
 
-    fn run(&self, scheduler: &str, arrivals: &[Arrival], setting: &Setting) -> (Measures, Vec<Record>) {
+    fn run(
+        &self,
+        scheduler: &str,
+        arrivals: &[Arrival],
+        setting: &RuntimeSetting,
+    ) -> (Measures, Vec<Record>) {
         let mut scheduler = online::scheduler(scheduler).expect("a name of the list");
         let mut records = Vec::new();
         let mut log = |record| records.push(record);

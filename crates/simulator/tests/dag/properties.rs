@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
-use simulator::dag::{Arrival, Record, Setting};
+use simulator::dag::{Arrival, Record, RuntimeSetting};
 use taskgraph::online::SCHEDULERS;
 use taskgraph::{CostModel, Graph, Group, Kind, Platform, Schedule, Slot, Streaming, files, overlaps};
 
@@ -90,7 +90,7 @@ proptest! {
         let mut at = 0;
         let arrivals: Vec<Arrival> = gaps.iter().map(|gap| { at += gap; Arrival { at, application: 0 } }).collect();
         let scenario = Scenario::of(platform, vec![graph]);
-        let setting = Setting { cache, queueing, ..Setting::default() };
+        let setting = RuntimeSetting { cache, queueing, ..RuntimeSetting::default() };
         let (measures, records) = scenario.run(name, &arrivals, &setting);
         let graph = &scenario.graphs[0];
         let frames = if graph.streaming() == Streaming::None { 1 } else { graph.frames() };

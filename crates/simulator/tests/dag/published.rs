@@ -1,6 +1,6 @@
 //! Results published by the authors of CEDR, within the bounds that docs/results/cedr claims.
 
-use simulator::dag::{Applications, Measures, Setting, arrivals, run};
+use simulator::dag::{Applications, Measures, RuntimeSetting, arrivals, run};
 use taskgraph::generate::cedr::{Pair, actual, application};
 use taskgraph::{Costs, Graph, Group, Kind, Platform, online};
 
@@ -14,7 +14,7 @@ fn full(pair: &Pair, scheduler: &str, cache: bool) -> Measures {
     let applications = Applications::new(&graphs, &platform, &actual()).expect("all kinds are there");
     let mut scheduler = online::scheduler(scheduler).expect("a name of the list");
     let arrivals = arrivals(&pair.arriving(*pair.rates.last().expect("29 rates")), 1);
-    let setting = Setting { cache, ..Setting::default() };
+    let setting = RuntimeSetting { cache, ..RuntimeSetting::default() };
     run(&applications, &arrivals, &mut *scheduler, &setting, &mut |_| {}).expect("a short workload")
 }
 

@@ -1,6 +1,6 @@
 //! The four streaming modes.
 
-use simulator::dag::{Arrival, Setting};
+use simulator::dag::{Arrival, RuntimeSetting};
 
 use crate::Scenario;
 
@@ -21,7 +21,7 @@ fn a_chain_is_pipelined_within_its_buffer_limits() {
         );
         let scenario = Scenario::new("pes: [{kind: cpu, count: 3}]", &[&graph]);
         let (measures, records) =
-            scenario.run("SIMPLE", &[Arrival { at: 0, application: 0 }], &Setting::default());
+            scenario.run("SIMPLE", &[Arrival { at: 0, application: 0 }], &RuntimeSetting::default());
         assert_eq!((measures.tasks, measures.end_to_end_ns), (tasks, end_to_end), "{mode}");
         let frames: Vec<u32> =
             records.iter().filter(|record| record.task == 2).map(|record| record.frame).collect();

@@ -81,7 +81,7 @@ pub struct Evolved {
 /// Runs the genetic algorithm within a budget; `known` seeds the population of every run.
 pub fn evolve(model: &ParallelModel, settings: &Settings, known: &[Plan], budget: &Budget) -> Evolved {
     let greedy = settings.seeded.then(|| ect(model));
-    let mut run = Run {
+    let mut run = GeneticRun {
         model,
         settings,
         graph: Precedence::new(model),
@@ -178,7 +178,7 @@ impl Individual {
     }
 }
 
-struct Run<'a, 'b> {
+struct GeneticRun<'a, 'b> {
     model: &'a ParallelModel,
     settings: &'a Settings,
     graph: Precedence,
@@ -190,7 +190,7 @@ struct Run<'a, 'b> {
     budget: &'a Budget<'b>,
 }
 
-impl Run<'_, '_> {
+impl GeneticRun<'_, '_> {
     /// One run: its best plan, and why it ended.
     fn once(&mut self, seeds: &[Plan]) -> ((f64, Plan), StoppedBy) {
         let size = self.roulette.len();

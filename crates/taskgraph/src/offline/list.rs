@@ -22,20 +22,20 @@ pub struct Listed {
 
 /// A ready task with its rank.
 #[derive(PartialEq)]
-struct Ready {
+struct ReadyTask {
     rank: f64,
     task: usize,
 }
 
-impl Eq for Ready {}
+impl Eq for ReadyTask {}
 
-impl PartialOrd for Ready {
+impl PartialOrd for ReadyTask {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Ready {
+impl Ord for ReadyTask {
     fn cmp(&self, other: &Self) -> Ordering {
         self.rank.total_cmp(&other.rank).then(other.task.cmp(&self.task))
     }
@@ -49,10 +49,12 @@ pub fn schedule(model: &WorkModel, mapping: &[usize]) -> Listed {
         (0..tasks).map(|task| ordering(model, model.incoming(task)).count()).collect();
     let mut data_at = vec![0.0_f64; tasks];
     let mut free_at = vec![0.0_f64; model.pes()];
-    let mut ready: BinaryHeap<Ready> =
-        (0..tasks).filter(|task| waits[*task] == 0).map(|task| Ready { rank: ranks[task], task }).collect();
+    let mut ready: BinaryHeap<ReadyTask> = (0..tasks)
+        .filter(|task| waits[*task] == 0)
+        .map(|task| ReadyTask { rank: ranks[task], task })
+        .collect();
     let mut slots = Vec::with_capacity(tasks);
-    while let Some(Ready { task, .. }) = ready.pop() {
+    while let Some(ReadyTask { task, .. }) = ready.pop() {
         let pe = mapping[task];
         let start = free_at[pe].max(data_at[task]);
         let mut now = start + model.own(task, pe);
@@ -65,7 +67,7 @@ pub fn schedule(model: &WorkModel, mapping: &[usize]) -> Listed {
             data_at[to] = data_at[to].max(now);
             waits[to] -= 1;
             if waits[to] == 0 {
-                ready.push(Ready { rank: ranks[to], task: to });
+                ready.push(ReadyTask { rank: ranks[to], task: to });
             }
         }
         free_at[pe] = now;

@@ -31,7 +31,7 @@ use crate::snapshot::arriving::mark_arriving;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
 use crate::snapshot::larger_pods::add_requests_beyond_templates;
 use crate::snapshot::links::add_links;
-use crate::snapshot::measured::{Replaced, replace_measured};
+use crate::snapshot::measured::{ManifestNumbers, replace_measured};
 use crate::snapshot::memory_units;
 use crate::snapshot::model::owned_objects;
 use crate::snapshot::return_room::room_for_return;
@@ -60,7 +60,7 @@ pub struct AssembledSnapshot {
     /// Computed once: serializing a large snapshot takes milliseconds.
     pub(super) digests: Digests,
     /// What measured numbers replaced.
-    pub(super) replaced: Option<Arc<Replaced>>,
+    pub(super) replaced: Option<Arc<ManifestNumbers>>,
     /// Whether measured numbers are expected.
     expects_counters: bool,
     pub(super) application: Arc<ActorApplication>,

@@ -32,14 +32,14 @@ pub(crate) fn measured_work(measured: Option<&MeasuredNumbers>, actor: &str, kin
 
 /// The numbers of the manifest that measured ones replaced.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Replaced {
+pub(crate) struct ManifestNumbers {
     actors: Vec<Actor>,
     messages: Vec<Message>,
     group_messages: Vec<GroupMessage>,
     annoyance: Vec<Drag>,
 }
 
-impl Replaced {
+impl ManifestNumbers {
     /// The file with the numbers of the manifest.
     pub fn restore(&self, file: &mut SnapshotFile) {
         file.actors.clone_from(&self.actors);
@@ -56,8 +56,8 @@ pub(crate) fn replace_measured(
     file: &mut SnapshotFile,
     key: &ApplicationKey,
     measured: &MeasuredNumbers,
-) -> Replaced {
-    let before = Replaced {
+) -> ManifestNumbers {
+    let before = ManifestNumbers {
         actors: file.actors.clone(),
         messages: file.messages.clone(),
         group_messages: file.group_messages.clone(),

@@ -4,7 +4,7 @@ mod readdressed;
 mod withheld;
 
 use super::*;
-use crate::hardware::steady::Steady;
+use crate::hardware::debounce::HealthDebouncer;
 use crds::{ComputeResource, MemorySpace};
 
 fn board(id: &str, type_: &str, address: &str) -> Device {
@@ -13,8 +13,8 @@ fn board(id: &str, type_: &str, address: &str) -> Device {
 }
 
 /// A complete result of NVIDIA's driver.
-fn found(devices: Vec<Device>) -> Found {
-    Found { devices, ..Found::default() }
+fn found(devices: Vec<Device>) -> NvmlDevices {
+    NvmlDevices { devices, ..NvmlDevices::default() }
 }
 
 fn units(count: i32) -> Vec<ComputeResource> {
@@ -86,7 +86,7 @@ fn opencl_only_fills_missing_attributes() {
 
 #[test]
 fn a_missing_board_is_lost_until_it_returns_and_a_missing_partition_is_removed() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     let mut probe = |devices: &[(&str, &str)]| {
         let devices = devices.iter().map(|(id, type_)| board(id, type_, "")).collect();
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
@@ -112,8 +112,8 @@ fn published_devices_are_lost_once_the_topology_is_complete() {
         board("mig-1", "GPU Partition", ""),
     ];
     let published = NodeTopologySpec { devices, links: Vec::new() };
-    let mut memory = Memory::default();
-    let probe = |memory: &mut Memory, is_incomplete| {
+    let mut memory = DeviceHistory::default();
+    let probe = |memory: &mut DeviceHistory, is_incomplete| {
         let devices = vec![board("gpu-0", "GPU", ""), board("numa-1", "NUMA Domain", "")];
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
         memory.add_lost(&mut spec, is_incomplete);
@@ -130,7 +130,7 @@ fn published_devices_are_lost_once_the_topology_is_complete() {
 
 #[test]
 fn forget_drops_lost_gpus_and_keeps_listed_ones() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     let spec = NodeTopologySpec::default();
     let [one, other] =
         ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
@@ -145,7 +145,7 @@ fn forget_drops_lost_gpus_and_keeps_listed_ones() {
 
 #[test]
 fn a_gpu_without_a_handle_is_not_lost() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     let spec = NodeTopologySpec::default();
     let [one, other] =
         ["0000:3b:00.0", "0000:5e:00.0"].map(|address| board(&format!("gpu-{address}"), "GPU", address));
@@ -153,7 +153,7 @@ fn a_gpu_without_a_handle_is_not_lost() {
     let mut probe = |devices: &[&Device], is_withheld: bool| {
         let devices = devices.iter().copied().cloned().collect();
         let withheld = usize::from(is_withheld);
-        let devices = memory.driven(&spec, Some(Found { withheld, ..found(devices) }), false);
+        let devices = memory.driven(&spec, Some(NvmlDevices { withheld, ..found(devices) }), false);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
     };
     let with_other = |health| vec![Health::Ok, health, health];
@@ -180,7 +180,7 @@ fn driver_results_survive_a_restart_until_the_next_answer() {
     let devices = vec![gpu.clone(), part.clone(), board("numa-0", "NUMA Domain", "")];
     let published = NodeTopologySpec { devices, links: vec![nvlink.clone(), pcie] };
     let spec = NodeTopologySpec::default();
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&published);
     assert_eq!(memory.driven(&spec, None, true), [gpu.clone(), part.clone()], "as they were");
     assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
@@ -192,7 +192,7 @@ fn driver_results_survive_a_restart_until_the_next_answer() {
     let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
     let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
     assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
-    assert_eq!(memory.links(Some(&Found::default())), []);
+    assert_eq!(memory.links(Some(&NvmlDevices::default())), []);
     // from then on, probes without a response mean unknown
     memory.recall(&published);
     assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
@@ -213,18 +213,18 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
     let mut devices = vec![gpu.clone()];
     devices.extend_from_slice(&parts);
     let published = NodeTopologySpec { devices, links: Vec::new() };
-    let probe = |memory: &mut Memory, health: Health, listed: &[Device], is_incomplete: bool| {
+    let probe = |memory: &mut DeviceHistory, health: Health, listed: &[Device], is_incomplete: bool| {
         let mut devices = vec![Device { health, ..gpu.clone() }];
         devices.extend_from_slice(listed);
         let incomplete = is_incomplete.then(|| gpu.id.clone()).into_iter().collect();
-        let devices = memory.driven(&spec, Some(Found { incomplete, ..found(devices) }), false);
+        let devices = memory.driven(&spec, Some(NvmlDevices { incomplete, ..found(devices) }), false);
         let has_units = |it: &Device| it.parent.is_none() || it.compute_resources == units(60);
         assert!(devices.iter().all(has_units), "{devices:?}");
         NodeTopologySpec { devices, links: Vec::new() }.summary()
     };
     let bare = Device { compute_resources: Vec::new(), ..parts[0].clone() };
     let (none, one): (&[Device], _) = (&[], std::slice::from_ref(&bare));
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&published);
     for (health, listed, is_incomplete, then) in [
         // the first probe after a start
@@ -248,11 +248,11 @@ fn a_partition_is_kept_until_the_driver_reports_its_removal() {
         );
     }
     assert_eq!(probe(&mut memory, Health::Ok, &parts, false), "1 GPU, 2 GPU Partition");
-    let all = memory.driven(&spec, Some(Found::default()), false);
+    let all = memory.driven(&spec, Some(NvmlDevices::default()), false);
     assert!(all.len() == 3 && all.iter().all(|it| it.health == Health::Lost), "none is listed: {all:?}");
 
     // the driver reported before the published topology was restored
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     assert_eq!(probe(&mut memory, Health::Ok, none, true), "1 GPU");
     memory.recall(&published);
     assert_eq!(probe(&mut memory, Health::Ok, none, true), "1 GPU, 2 GPU Partition");
@@ -272,7 +272,7 @@ fn published_opencl_devices_are_used_before_its_first_result() {
         near("0000:5e:00.0"),
         board("numa-0", "NUMA Domain", ""),
     ];
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&NodeTopologySpec { devices, links: Vec::new() });
     let spec = NodeTopologySpec { devices: vec![near("0000:3b:00.0")], links: Vec::new() };
     let ids = |found| memory.opencl(&spec, found).into_iter().map(|it| it.id).collect::<Vec<_>>();
@@ -285,7 +285,7 @@ fn published_opencl_devices_are_used_before_its_first_result() {
 fn a_deleted_topology_is_not_restored() {
     let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0", "GPU", "") };
     let card = board("accelerator-opencl0d0", "Accelerator", "");
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&NodeTopologySpec { devices: vec![gpu, card], links: Vec::new() });
     memory.forget();
     let spec = NodeTopologySpec::default();
@@ -302,11 +302,11 @@ fn a_gpu_that_is_removed_while_its_driver_does_not_respond_is_lost() {
     // hwloc lists the first two
     let spec = NodeTopologySpec { devices: gpus[..2].to_vec(), links: Vec::new() };
     let bus = |slots: &[&str]| slots.iter().map(|slot| address(slot)).collect::<BTreeSet<_>>();
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.update_bus(&spec, Some(&bus(&["3b", "5e"])));
     let all = [&gpus[..], std::slice::from_ref(&part)].concat();
     assert_eq!(memory.driven(&spec, Some(found(all.clone())), false), all);
-    let unanswered = |memory: &mut Memory, bus: Option<BTreeSet<String>>| {
+    let unanswered = |memory: &mut DeviceHistory, bus: Option<BTreeSet<String>>| {
         memory.update_bus(&NodeTopologySpec::default(), bus.as_ref());
         let devices = memory.driven(&NodeTopologySpec::default(), None, true);
         devices.iter().map(|it| it.health).collect::<Vec<_>>()
@@ -356,7 +356,7 @@ fn a_gpu_is_lost_after_two_results_and_probes_without_response_do_not_count() {
             ..board("gpu-3b", "GPU", "0000:3b:00.0")
         };
         let published = health_of(before).map(gpu).into_iter().collect();
-        let (mut memory, mut steady) = (Memory::default(), Steady::default());
+        let (mut memory, mut steady) = (DeviceHistory::default(), HealthDebouncer::default());
         memory.recall(&NodeTopologySpec { devices: published, links: Vec::new() });
         let mut probe = |letter: char| {
             let result = health_of(letter).map(|health| found(vec![gpu(health)]));
@@ -380,7 +380,7 @@ fn a_gpu_removed_while_the_agent_was_down_is_lost_even_without_its_driver() {
     };
     // hwloc may never have listed the second one
     let published = NodeTopologySpec { devices: gpus.to_vec(), links: vec![link(&gpus[0])] };
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&published);
     let bus = BTreeSet::from(["0000:00:00.0".to_owned()]);
     for starting in [true, false] {

@@ -11,7 +11,7 @@ use crate::hardware::hwloc::{is_address, normal_address};
 
 /// The devices and links that NVML lists.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct NvmlDevices {
     /// GPUs and their partitions.
     pub devices: Vec<Device>,
     /// NVLinks between them, and C2C links to the processors.
@@ -118,7 +118,7 @@ impl Asked for Handle<'_> {
 }
 
 /// The present devices; records in `known` where GPUs were.
-pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlError> {
+pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<NvmlDevices, NvmlError> {
     let driver = nvml.sys_driver_version().ok().map(|version| format!("nvidia {version}"));
     let (gpus, withheld) = list(nvml)?;
     known.extend(gpus.iter().map(|gpu| gpu.address.clone()));
@@ -160,7 +160,7 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
     let incomplete = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
     let mut links = links(&gpus, known, withheld);
     links.extend(gpus.iter().filter_map(processor_link));
-    Ok(Found { devices, links, incomplete, withheld })
+    Ok(NvmlDevices { devices, links, incomplete, withheld })
 }
 
 /// The kind of links between a GPU and the processors of its superchip.

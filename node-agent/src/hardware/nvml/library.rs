@@ -8,7 +8,7 @@ use std::{
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 
-use super::trouble::Trouble;
+use super::failure::NvmlFailure;
 use crate::hardware::{
     PROBE_NVML,
     child::{Answer, Child},
@@ -43,7 +43,7 @@ struct LoadState {
 /// Why the library is not loaded, and when to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Backoff {
-    trouble: Trouble,
+    failure: NvmlFailure,
     since: Instant,
     pause: Duration,
 }
@@ -57,9 +57,9 @@ impl Drop for LoadState {
 
 impl Backoff {
     /// Doubles the previous backoff.
-    fn after(before: Option<&Self>, trouble: Trouble, since: Instant) -> Self {
+    fn after(before: Option<&Self>, failure: NvmlFailure, since: Instant) -> Self {
         let pause = before.map_or(INITIAL_BACKOFF, |before| (before.pause * 2).min(MAX_BACKOFF));
-        Self { trouble, since, pause }
+        Self { failure, since, pause }
     }
 
     fn is_active(&self, now: Instant) -> bool {
@@ -76,12 +76,12 @@ impl Library {
     }
 
     /// Loads the library, after a trial unless one has succeeded. Returns the last error during a backoff.
-    pub fn load(&self) -> Result<Nvml, Trouble> {
+    pub fn load(&self) -> Result<Nvml, NvmlFailure> {
         let mut load_state = self.load_state();
         if let Some(backoff) = &load_state.backoff
             && backoff.is_active(Instant::now())
         {
-            return Err(backoff.trouble.clone());
+            return Err(backoff.failure.clone());
         }
         let tried = if load_state.is_verified {
             Ok(None)
@@ -90,7 +90,7 @@ impl Library {
             replaced(self.first.get(), outcome)
         };
         let opened =
-            tried.and_then(|version| Ok((open(self.file.as_ref()).map_err(Trouble::from)?, version)));
+            tried.and_then(|version| Ok((open(self.file.as_ref()).map_err(NvmlFailure::from)?, version)));
         match opened {
             Ok((nvml, version)) => {
                 if let Some(version) = version {
@@ -99,10 +99,10 @@ impl Library {
                 (load_state.is_verified, load_state.backoff) = (true, None);
                 Ok(nvml)
             }
-            Err(trouble) => {
-                let backoff = Backoff::after(load_state.backoff.as_ref(), trouble.clone(), Instant::now());
+            Err(failure) => {
+                let backoff = Backoff::after(load_state.backoff.as_ref(), failure.clone(), Instant::now());
                 (load_state.is_verified, load_state.backoff) = (false, Some(backoff));
-                Err(trouble)
+                Err(failure)
             }
         }
     }
@@ -128,21 +128,21 @@ impl Library {
 /// driver.
 fn replaced(
     first: Option<&String>,
-    outcome: Result<Option<String>, Trouble>,
-) -> Result<Option<String>, Trouble> {
+    outcome: Result<Option<String>, NvmlFailure>,
+) -> Result<Option<String>, NvmlFailure> {
     let Some(first) = first else { return outcome };
     match outcome {
-        Ok(Some(version)) if version != *first => Err(Trouble::Replaced(format!("{first} by {version}"))),
-        Err(Trouble::Mismatch) => Err(Trouble::Replaced(format!("{first} by another version"))),
+        Ok(Some(version)) if version != *first => Err(NvmlFailure::Replaced(format!("{first} by {version}"))),
+        Err(NvmlFailure::Mismatch) => Err(NvmlFailure::Replaced(format!("{first} by another version"))),
         other => other,
     }
 }
 
 /// The version of the driver, if a child loaded the library and made all calls successfully.
-fn run_trial(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
-    match child.request::<Result<Option<String>, Trouble>>(&file) {
+fn run_trial(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, NvmlFailure> {
+    match child.request::<Result<Option<String>, NvmlFailure>>(&file) {
         Answer::Found(outcome) => outcome,
-        Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(Trouble::Failed(format!(
+        Answer::Absent(why) | Answer::Denied(why) | Answer::Failed(why) => Err(NvmlFailure::Failed(format!(
             "{why}; the agent loads NVML only after a trial in a child process succeeds (see `dmesg`, and whether \
              `nvidia-smi -q` succeeds); the trial is retried within {MAX_BACKOFF:?}"
         ))),
@@ -165,16 +165,16 @@ mod tests {
     #[test]
     fn a_driver_is_replaced_if_another_version_was_loaded_first() {
         let ok = |version: &str| Ok(Some(version.to_owned()));
-        let replaced_by = |versions: &str| Err(Trouble::Replaced(versions.to_owned()));
+        let replaced_by = |versions: &str| Err(NvmlFailure::Replaced(versions.to_owned()));
         let first = "580.1".to_owned();
         for (first, outcome, expected) in [
             (None, ok("590.2"), ok("590.2")),
-            (None, Err(Trouble::Mismatch), Err(Trouble::Mismatch)),
+            (None, Err(NvmlFailure::Mismatch), Err(NvmlFailure::Mismatch)),
             (Some(&first), ok("580.1"), ok("580.1")),
             (Some(&first), Ok(None), Ok(None)),
-            (Some(&first), Err(Trouble::NoDriver), Err(Trouble::NoDriver)),
+            (Some(&first), Err(NvmlFailure::NoDriver), Err(NvmlFailure::NoDriver)),
             (Some(&first), ok("590.2"), replaced_by("580.1 by 590.2")),
-            (Some(&first), Err(Trouble::Mismatch), replaced_by("580.1 by another version")),
+            (Some(&first), Err(NvmlFailure::Mismatch), replaced_by("580.1 by another version")),
         ] {
             assert_eq!(replaced(first, outcome.clone()), expected, "{first:?}, {outcome:?}");
         }
@@ -188,7 +188,7 @@ mod tests {
         for second in 0..480 {
             let now = began + Duration::from_secs(second);
             if backoff.as_ref().is_none_or(|backoff| !backoff.is_active(now)) {
-                backoff = Some(Backoff::after(backoff.as_ref(), Trouble::NoDriver, now));
+                backoff = Some(Backoff::after(backoff.as_ref(), NvmlFailure::NoDriver, now));
                 tries.push(second);
             }
         }

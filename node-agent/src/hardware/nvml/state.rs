@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nvml_wrapper::{Nvml, error::NvmlError};
 
-use super::{library::Library, trouble::Trouble};
+use super::{failure::NvmlFailure, library::Library};
 
 /// An NVML session, which is opened again after the driver was unloaded or replaced.
 pub struct Session {
@@ -20,7 +20,7 @@ impl Session {
     }
 
     /// Calls NVML, and loads it first if necessary.
-    pub fn query<T>(&mut self, call: impl FnOnce(&Nvml) -> Result<T, NvmlError>) -> Result<T, Trouble> {
+    pub fn query<T>(&mut self, call: impl FnOnce(&Nvml) -> Result<T, NvmlError>) -> Result<T, NvmlFailure> {
         let nvml = match self.nvml.take() {
             Some(nvml) => nvml,
             None => self.library.load()?,

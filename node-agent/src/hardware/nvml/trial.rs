@@ -4,12 +4,12 @@ use std::{collections::BTreeSet, ffi::OsString};
 
 use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
 
-use super::{counters, gpus, library::open, trouble::Trouble, xids::xid_gpus};
+use super::{counters, failure::NvmlFailure, gpus, library::open, xids::xid_gpus};
 use crate::hardware::child::Answer;
 
 /// Tries the library in this file in the child process. Returns the version of its driver, or why it cannot be loaded.
-pub fn run(file: Option<&OsString>) -> Answer<Result<Option<String>, Trouble>> {
-    Answer::Found(open(file).map_err(Trouble::from).map(|nvml| {
+pub fn run(file: Option<&OsString>) -> Answer<Result<Option<String>, NvmlFailure>> {
+    Answer::Found(open(file).map_err(NvmlFailure::from).map(|nvml| {
         call_all(&nvml);
         nvml.sys_driver_version().ok()
     }))

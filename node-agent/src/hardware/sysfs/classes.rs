@@ -16,7 +16,7 @@ use crate::hardware::{
 };
 
 /// A PCI device with an entry in one of the classes.
-pub struct Entry {
+pub struct ClassDevice {
     /// Its address.
     pub address: String,
     /// Its folder under `/sys/devices`.
@@ -30,8 +30,8 @@ pub struct Entry {
 }
 
 /// The entries by address.
-pub fn entries(root: &Path) -> Vec<Entry> {
-    let mut entries = BTreeMap::<String, Entry>::new();
+pub fn entries(root: &Path) -> Vec<ClassDevice> {
+    let mut entries = BTreeMap::<String, ClassDevice>::new();
     for class in CLASSES {
         let folder = root.join("sys/class").join(class);
         let is_device = |name: &String| {
@@ -44,7 +44,7 @@ pub fn entries(root: &Path) -> Vec<Entry> {
             let Some(address) = address.map(str::to_owned) else { continue };
             let Some((type_, vendor)) = kind(&device, class) else { continue };
             let driver = || driver(&device);
-            let entry = entries.entry(address.clone()).or_insert_with(|| Entry {
+            let entry = entries.entry(address.clone()).or_insert_with(|| ClassDevice {
                 address,
                 driver: driver(),
                 folder: device.clone(),
@@ -81,7 +81,7 @@ pub fn read(root: &Path) -> Vec<Device> {
     entries(root).into_iter().map(|entry| device(root, entry)).collect()
 }
 
-fn device(root: &Path, entry: Entry) -> Device {
+fn device(root: &Path, entry: ClassDevice) -> Device {
     let folder = &entry.folder;
     let mut device = Device {
         id: format!("{}-{}", prefix(entry.type_), entry.address),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    classes::{Entry, entries},
+    classes::{ClassDevice, entries},
     number, numbered, text,
 };
 use crate::hardware::{
@@ -28,7 +28,7 @@ pub fn read(root: &Path) -> Vec<DeviceReading> {
     readings.filter(|reading| !reading.quantities.is_empty()).collect()
 }
 
-fn quantities(entry: &Entry) -> Vec<(Quantity, f64)> {
+fn quantities(entry: &ClassDevice) -> Vec<(Quantity, f64)> {
     let folder = &entry.folder;
     let mut quantities = Vec::new();
     let mut put = |quantity, value: Option<f64>| {

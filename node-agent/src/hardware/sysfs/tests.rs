@@ -58,13 +58,13 @@ impl Tree {
         }
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> SysfsDevices {
         read(self.root(), self.root()).unwrap()
     }
 }
 
 /// One line for each device, and one for each link.
-fn shown(found: &Found) -> String {
+fn shown(found: &SysfsDevices) -> String {
     let spec = crds::NodeTopologySpec { devices: found.devices.clone(), links: found.links.clone() };
     let reading = crate::source::Reading {
         topologies: [("node".to_owned(), std::sync::Arc::new(spec))].into(),
@@ -232,7 +232,12 @@ fn the_collector_keeps_its_last_result_and_reports_the_error() {
     let tree = Tree::new();
     let mut sysfs = Sysfs::new(tree.root(), tree.root());
     let (found, collector) = sysfs.read();
-    assert_eq!((found, collector.state), (Found::default(), CollectorState::Absent), "{}", collector.message);
+    assert_eq!(
+        (found, collector.state),
+        (SysfsDevices::default(), CollectorState::Absent),
+        "{}",
+        collector.message
+    );
     instincts(&tree);
     let (found, collector) = sysfs.read();
     assert_eq!((found.devices.len(), collector.state), (2, CollectorState::Ok), "{}", collector.message);

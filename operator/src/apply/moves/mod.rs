@@ -3,4 +3,4 @@
 pub mod history;
 pub mod limits;
 pub mod record;
-pub(super) mod way_back;
+pub(super) mod revert;

@@ -22,7 +22,7 @@ use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::{Error, catch_panic};
 use crate::plan::load::commit::commit_moves;
 use crate::plan::load::outcome::{FinishedMoves, judge_moves};
-use crate::plan::load::report::{HeldUp, LoadReport, LoadVerdict, STALE_WINDOWS};
+use crate::plan::load::report::{DeferralReason, LoadReport, LoadVerdict, STALE_WINDOWS};
 use crate::plan::load::search::LoadSearch;
 use crate::plan::load::surroundings::{SearchSurroundings, places_digest};
 use crate::queue::uid_tracker::UidTracker;
@@ -143,9 +143,9 @@ impl LoadPlanner {
             self.forget_search(key, would_move, ctx);
             return Ok(());
         };
-        let held_up = held_up((key, &application), &decision, &policy, ctx);
+        let deferred = deferred((key, &application), &decision, &policy, ctx);
         let places = places_digest(&decision);
-        forget_outdated_verdict(key, (places, held_up), &policy, ctx);
+        forget_outdated_verdict(key, (places, deferred), &policy, ctx);
         self.forget_search(key, would_move, ctx);
         let request = |windows: Windows, rule| LoadSearch {
             key,
@@ -168,8 +168,8 @@ impl LoadPlanner {
         let surroundings = SearchSurroundings::of((key, &application), places, (&policy, mode), ctx);
         self.last().retain(|other, last| other != key || last.surroundings.has_settings_of(&surroundings));
         let Some((rule, signal)) = self.due_rule(key, &windows, &surroundings) else { return Ok(()) };
-        if let Some(held_up) = held_up.filter(|_| mode == RebalanceMode::On) {
-            report(key, (LoadVerdict::HeldUp(held_up), places), ctx);
+        if let Some(deferred) = deferred.filter(|_| mode == RebalanceMode::On) {
+            report(key, (LoadVerdict::Deferred(deferred), places), ctx);
             return Ok(());
         }
         if self.backoffs().active(key, moment()).is_some() {
@@ -337,7 +337,7 @@ fn measure(
 /// Forgets a verdict that no longer holds.
 fn forget_outdated_verdict(
     key: &ApplicationKey,
-    (places, held_up): (u64, Option<HeldUp>),
+    (places, deferred): (u64, Option<DeferralReason>),
     policy: &Policy,
     ctx: &Context,
 ) {
@@ -345,7 +345,7 @@ fn forget_outdated_verdict(
         let node = unit.rsplit_once('/').map_or(unit, |(node, _)| node);
         world::units_at(&ctx.caches.index(), node, policy).contains_key(unit)
     };
-    if ctx.load_reports.change(key, |report| report.forget_outdated(held_up, places, is_offered)) {
+    if ctx.load_reports.change(key, |report| report.forget_outdated(deferred, places, is_offered)) {
         ctx.caches.enqueue(key);
     }
 }
@@ -358,16 +358,16 @@ fn report(key: &ApplicationKey, (verdict, places): (LoadVerdict, u64), ctx: &Con
 }
 
 /// What keeps further moves for load from being decided.
-fn held_up(
+fn deferred(
     (key, application): (&ApplicationKey, &ActorApplication),
     decision: &Placement,
     policy: &Policy,
     ctx: &Context,
-) -> Option<HeldUp> {
+) -> Option<DeferralReason> {
     let window = Duration::from_micros(world::floor(policy.window));
     let now = moment();
     if !world::moves_in_progress(decision).is_empty() {
-        return Some(HeldUp::Moving);
+        return Some(DeferralReason::Moving);
     }
     let moves = decision.status.iter().flat_map(|status| &status.moves);
     let running_since = moves.filter(|it| it.step == MoveStep::Running).map(|it| it.since.0).max();
@@ -375,9 +375,9 @@ fn held_up(
     // Objects have times of the wall clock.
     let running_since = running_since.map(from_wall_clock);
     if running_since.is_some_and(|since| now < since + window.saturating_mul(LONGEST_JUDGEMENT)) {
-        return Some(HeldUp::Judging);
+        return Some(DeferralReason::Judging);
     }
     let until = from_wall_clock(ctx.owned_resources.history(application).waits_until(window)?);
     tracing::debug!(application = %key, ?until, "waits after moves that did not pay");
-    (now < until).then_some(HeldUp::Waiting)
+    (now < until).then_some(DeferralReason::Waiting)
 }

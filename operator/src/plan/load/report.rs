@@ -46,12 +46,12 @@ pub enum LoadVerdict {
     /// Moves that were decided.
     Decided { gain_percent: i64, moves: usize },
     /// No moves are decided now.
-    HeldUp(HeldUp),
+    Deferred(DeferralReason),
 }
 
 /// What keeps moves for load from being decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldUp {
+pub enum DeferralReason {
     /// Earlier moves are in progress.
     Moving,
     /// Earlier moves are not judged yet.
@@ -83,11 +83,11 @@ impl LoadVerdict {
 /// What is reported of an application's measured load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
-    pub coverage: Held<CounterCoverage>,
+    pub coverage: Debounced<CounterCoverage>,
     /// Whether no window of the newest few has settled data. That took as many windows, so it is shown at once.
-    pub unavailable: Held<bool>,
+    pub unavailable: Debounced<bool>,
     /// Whether a pod was scraped too rarely in a window.
-    pub too_short: Held<bool>,
+    pub too_short: Debounced<bool>,
     pub verdict: LoadVerdict,
     /// Since when it is shown.
     verdict_since: Moment,
@@ -101,12 +101,12 @@ pub struct LoadReport {
 
 /// The first value, which changes only after it differed in several windows in a row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held<T> {
+pub struct Debounced<T> {
     shown: Option<T>,
     next: Option<(T, u32)>,
 }
 
-impl<T: Copy + Default + PartialEq> Held<T> {
+impl<T: Copy + Default + PartialEq> Debounced<T> {
     /// The value as it is reported.
     pub fn get(&self) -> T {
         self.shown.unwrap_or_default()
@@ -172,14 +172,14 @@ impl LoadReport {
     /// application has left, or to a unit that is not offered any more.
     pub fn forget_outdated(
         &mut self,
-        held_up: Option<HeldUp>,
+        deferred: Option<DeferralReason>,
         places: u64,
         is_offered: impl Fn(&str) -> bool,
     ) {
         match &self.verdict {
-            LoadVerdict::Decided { .. } if held_up == Some(HeldUp::Moving) => {}
-            LoadVerdict::Decided { .. } | LoadVerdict::HeldUp(_) => {
-                self.verdict = held_up.map_or(LoadVerdict::None, LoadVerdict::HeldUp);
+            LoadVerdict::Decided { .. } if deferred == Some(DeferralReason::Moving) => {}
+            LoadVerdict::Decided { .. } | LoadVerdict::Deferred(_) => {
+                self.verdict = deferred.map_or(LoadVerdict::None, LoadVerdict::Deferred);
             }
             LoadVerdict::WouldMove { moves, .. }
                 if places != self.verdict_places || !moves.iter().all(|it| is_offered(&it.to)) =>
@@ -270,15 +270,15 @@ fn would_move(verdict: &LoadVerdict) -> Finding {
             );
             (false, "Moving", message)
         }
-        LoadVerdict::HeldUp(HeldUp::Moving) => {
+        LoadVerdict::Deferred(DeferralReason::Moving) => {
             (false, "Moving", "further moves wait until those in progress are finished".to_owned())
         }
-        LoadVerdict::HeldUp(HeldUp::Judging) => (
+        LoadVerdict::Deferred(DeferralReason::Judging) => (
             false,
             "Judging",
             "the gain of the last moves is measured over the next settled windows".to_owned(),
         ),
-        LoadVerdict::HeldUp(HeldUp::Waiting) => {
+        LoadVerdict::Deferred(DeferralReason::Waiting) => {
             let message = "the last moves did not pay, so further ones wait; see kubectl cairn history";
             (false, "Waiting", message.to_owned())
         }

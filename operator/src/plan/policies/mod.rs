@@ -1,6 +1,6 @@
 //! Policies: the versions in force, how they survive restarts, and the rollback of those that fail.
 
-pub mod kept;
+pub mod revisions;
 pub(super) mod rollback;
 pub mod store;
 mod versions;

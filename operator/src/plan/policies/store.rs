@@ -54,7 +54,7 @@ impl PolicyVersions {
     }
 
     /// The text of the version in force, if it is proven and not the last one that is kept.
-    fn unkept(&self) -> Option<&Text> {
+    fn unrecorded(&self) -> Option<&Text> {
         let (policy, text) = self.good.as_ref()?;
         let text = text.as_ref().filter(|_| self.proven.as_ref() == Some(policy))?;
         self.last_kept().is_none_or(|version| version.text != *text).then_some(text)
@@ -129,10 +129,10 @@ impl Policies {
     }
 
     /// Proven versions that the cluster does not keep yet, in these ConfigMaps' namespace.
-    pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
+    pub fn missing_revisions(&self, namespace: &str) -> Vec<ControllerRevision> {
         let revision = |(name, known): (&String, &PolicyVersions)| {
             let number = known.last_number + 1;
-            Some(versions::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
+            Some(versions::revision((namespace, name), known.uid.as_ref()?, number, known.unrecorded()?))
         };
         self.lock().iter().filter_map(revision).collect()
     }
@@ -154,7 +154,7 @@ impl Policies {
                 && known.proven.as_ref() != Some(&used)
             {
                 known.proven = Some(used);
-                if known.unkept().is_some() {
+                if known.unrecorded().is_some() {
                     self.changed.notify_one();
                 }
             }
@@ -287,7 +287,7 @@ mod tests {
             revision.metadata.uid = Some("r".to_owned());
             revision
         };
-        policies.unkept("cairn-system").into_iter().map(with_uid).collect()
+        policies.missing_revisions("cairn-system").into_iter().map(with_uid).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use taskgraph::{Graph, Streaming};
 use super::common::{
     Counts, FULL, each_ms, graphs, measure, ms, page, prepare, ratio_columns, record, table,
 };
-use crate::dag::{Applications, Measures, Record, Setting, gantt};
+use crate::dag::{Applications, Measures, Record, RuntimeSetting, gantt};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
@@ -23,7 +23,7 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
     let (mut ends, mut moved) = (Vec::new(), Vec::new());
     let mut rows = Vec::new();
     for (letter, scheduler, end, transforms) in [("a", "MET", 350.0, 2610.0), ("b", "EFT", 260.0, 1165.0)] {
-        let (measures, records) = record(&applications, &dags, scheduler, &Setting::default())?;
+        let (measures, records) = record(&applications, &dags, scheduler, &RuntimeSetting::default())?;
         let title =
             format!("Figure 9({letter}): {scheduler}, high latency workload at 2000 Mbps on {}", pool.name());
         setting.write(&format!("figure-9{letter}.svg"), &gantt(&applications, &records, &title))?;
@@ -79,7 +79,7 @@ pub fn cache(setting: &Experiment) -> Result<(), Failure> {
     let ways = [("SIMPLE", "SIMPLE", false), ("ETF", "ETF", false), ("cached ETF", "ETF", true)];
     let mut found: Vec<(&str, Vec<(u32, Measures)>)> = Vec::new();
     for (name, scheduler, cache) in ways {
-        let how = Setting { cache, ..Setting::default() };
+        let how = RuntimeSetting { cache, ..RuntimeSetting::default() };
         let run = |mbps: &u32| Ok((*mbps, measure(&applications, &pair.arriving(*mbps), scheduler, &how)?));
         found.push((name, pair.rates.iter().map(run).collect::<Result<_, Failure>>()?));
     }
@@ -145,7 +145,7 @@ pub fn queues(setting: &Experiment) -> Result<(), Failure> {
     let mut lines_of = Vec::new();
     let mut rows: Vec<Vec<String>> = counts.iter().map(|count| vec![count.to_string()]).collect();
     for (name, queueing) in [("without queues", false), ("with queues", true)] {
-        let how = Setting { queueing, ..Setting::default() };
+        let how = RuntimeSetting { queueing, ..RuntimeSetting::default() };
         let mut points = Vec::new();
         for (count, row) in counts.iter().zip(&mut rows) {
             // 32 Kb each at 1000 Mbps exceed the capacity of three cores.
@@ -197,7 +197,7 @@ fn streamed(name: &str, mode: Streaming) -> Result<(Applications, Measures, Vec<
     (parts.streaming, parts.frames) = (mode, 40);
     let applications = prepare(&[Graph::new(parts)?], &FULL.platform())?;
     let dags = [Arriving { file: String::new(), instances: 1, period_ns: 0, arrivals: Arrivals::Periodic }];
-    let (measures, records) = record(&applications, &dags, "SIMPLE", &Setting::default())?;
+    let (measures, records) = record(&applications, &dags, "SIMPLE", &RuntimeSetting::default())?;
     Ok((applications, measures, records))
 }
 

@@ -7,7 +7,7 @@ use taskgraph::generate::cedr::{Pair, actual, application};
 use taskgraph::online::scheduler;
 use taskgraph::{Costs, Graph, Group, Kind, Platform};
 
-use crate::dag::{Applications, Measures, Record, Setting, arrivals, run};
+use crate::dag::{Applications, Measures, Record, RuntimeSetting, arrivals, run};
 use crate::experiments::setting::Failure;
 
 /// The five schedulers of the paper, in its order; the paper calls SIMPLE round-robin (RR).
@@ -56,7 +56,7 @@ pub(super) fn measure(
     applications: &Applications,
     dags: &[Arriving],
     name: &str,
-    setting: &Setting,
+    setting: &RuntimeSetting,
 ) -> Result<Measures, Failure> {
     let mut scheduler = scheduler(name).expect("a name of the list");
     Ok(run(applications, &arrivals(dags, setting.seed), &mut *scheduler, setting, &mut |_| {})?)
@@ -67,7 +67,7 @@ pub(super) fn record(
     applications: &Applications,
     dags: &[Arriving],
     name: &str,
-    setting: &Setting,
+    setting: &RuntimeSetting,
 ) -> Result<(Measures, Vec<Record>), Failure> {
     let mut scheduler = scheduler(name).expect("a name of the list");
     let mut records = Vec::new();

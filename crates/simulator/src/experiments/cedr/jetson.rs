@@ -4,7 +4,7 @@ use taskgraph::generate::cedr::{Pair, actual};
 use taskgraph::{Cost, Costs, Graph, Group, HostCores, Kind, Platform, Transfer, Variable};
 
 use super::common::{SCHEDULERS, each_ms, graphs, measure, page, table};
-use crate::dag::{Applications, Measures, Setting};
+use crate::dag::{Applications, Measures, RuntimeSetting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
@@ -61,7 +61,7 @@ pub fn gpu(setting: &Experiment) -> Result<(), Failure> {
             for mbps in &pair.rates {
                 all.push((
                     *mbps,
-                    measure(&applications, &pair.arriving(*mbps), scheduler, &Setting::default())?,
+                    measure(&applications, &pair.arriving(*mbps), scheduler, &RuntimeSetting::default())?,
                 ));
             }
             let last = &all.last().expect("29 rates").1;

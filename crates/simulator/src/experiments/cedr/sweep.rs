@@ -9,7 +9,7 @@ use taskgraph::generate::cedr::Pair;
 use super::common::{
     Counts, FULL, SCHEDULERS, each_ms, graphs, measure, page, prepare, ratio_columns, table,
 };
-use crate::dag::{Measures, Setting};
+use crate::dag::{Measures, RuntimeSetting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{Claim, claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
@@ -72,7 +72,8 @@ fn one_pool(workload: usize, pool: Counts) -> Result<Vec<Point>, Failure> {
     let mut found = Vec::new();
     for scheduler in SCHEDULERS {
         for mbps in &pair.rates {
-            let measures = measure(&applications, &pair.arriving(*mbps), scheduler, &Setting::default())?;
+            let measures =
+                measure(&applications, &pair.arriving(*mbps), scheduler, &RuntimeSetting::default())?;
             found.push(Point { workload: name, pool, scheduler, mbps: *mbps, measures });
         }
     }
@@ -344,7 +345,8 @@ pub fn utilisation(setting: &Experiment) -> Result<(), Failure> {
         let _ = writeln!(text, "\n## {workload} latency workload, {mbps} Mbps\n");
         let mut rows = Vec::new();
         for (position, scheduler) in SCHEDULERS.iter().enumerate() {
-            let measures = measure(&applications, &pair.arriving(mbps), scheduler, &Setting::default())?;
+            let measures =
+                measure(&applications, &pair.arriving(mbps), scheduler, &RuntimeSetting::default())?;
             let [core, fft, mmult] =
                 ["Core", "FFT", "MMULT"].map(|title| 100.0 * measures.utilisation(title));
             let mut row = vec![(*scheduler).to_owned()];

@@ -147,7 +147,7 @@ fn of_namespace(
     for quota in quotas {
         let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
         for (name, hard) in hard.into_iter().flatten() {
-            let (Counted::Requests(resource), Ok(hard)) = (counted(name), quantity(&hard.0)) else {
+            let (QuotaTarget::Requests(resource), Ok(hard)) = (counted(name), quantity(&hard.0)) else {
                 continue;
             };
             let (unit, scale) = resource_unit(resource);
@@ -235,7 +235,7 @@ fn shown(amount: Exact) -> String {
 }
 
 /// What a quota limits.
-pub(crate) enum Counted<'a> {
+pub(crate) enum QuotaTarget<'a> {
     /// The sum of the pods' requests of a resource.
     Requests(&'a str),
     /// The sum of their limits, which only admission knows.
@@ -245,16 +245,16 @@ pub(crate) enum Counted<'a> {
 }
 
 /// What a quota limits under this name.
-pub(crate) fn counted(name: &str) -> Counted<'_> {
+pub(crate) fn counted(name: &str) -> QuotaTarget<'_> {
     match name {
-        "pods" | "count/pods" => Counted::Requests("pods"),
-        "cpu" | "memory" | "ephemeral-storage" => Counted::Requests(name),
-        _ if name.starts_with("hugepages-") || is_of_claims(name) => Counted::Requests(name),
-        _ if name.starts_with("limits.") => Counted::ByAdmission,
+        "pods" | "count/pods" => QuotaTarget::Requests("pods"),
+        "cpu" | "memory" | "ephemeral-storage" => QuotaTarget::Requests(name),
+        _ if name.starts_with("hugepages-") || is_of_claims(name) => QuotaTarget::Requests(name),
+        _ if name.starts_with("limits.") => QuotaTarget::ByAdmission,
         _ => name
             .strip_prefix("requests.")
             .filter(|resource| *resource != "storage")
-            .map_or(Counted::Other, Counted::Requests),
+            .map_or(QuotaTarget::Other, QuotaTarget::Requests),
     }
 }
 

@@ -17,7 +17,7 @@ const PARTS: u64 = 720_720;
 type SetKey = (String, String, String);
 
 /// The numbered units of a pool on a node that hold no device yet.
-pub(crate) struct Choice<'a> {
+pub(crate) struct UnallocatedUnits<'a> {
     units: Vec<&'a Unit>,
     /// The devices with shared counters that kube-scheduler may choose for them.
     devices: Vec<&'a SliceDevice>,
@@ -25,7 +25,7 @@ pub(crate) struct Choice<'a> {
 }
 
 /// The numbered units of all pools that hold no device yet, if their devices share counters.
-pub(crate) fn free_choices<'a>(index: &'a Index, offer: &'a Offer) -> Vec<Choice<'a>> {
+pub(crate) fn free_choices<'a>(index: &'a Index, offer: &'a Offer) -> Vec<UnallocatedUnits<'a>> {
     let mut units = BTreeMap::<(&str, &str), Vec<&Unit>>::new();
     for unit in offer.units.iter() {
         if unit.claim.as_ref().is_some_and(|claim| !claim.choices.is_empty()) {
@@ -43,7 +43,7 @@ pub(crate) fn free_choices<'a>(index: &'a Index, offer: &'a Offer) -> Vec<Choice
         units.retain(|unit| !allocated.contains(&*unit.id));
         let sets = devices.iter().flat_map(|device| device.counters()).map(|(counter, _)| set_of(&counter));
         let sets = sets.collect();
-        (!units.is_empty()).then_some(Choice { units, devices, sets })
+        (!units.is_empty()).then_some(UnallocatedUnits { units, devices, sets })
     };
     units.into_values().filter_map(choice).collect()
 }
@@ -56,7 +56,7 @@ fn set_of((driver, pool, set, _): &CounterKey) -> SetKey {
 ///
 /// They hold for the sum of all devices of these sets. `is_others` says whether the actor of another application is decided on a unit.
 pub(crate) fn limits_of_choices<'a>(
-    choices: &[Choice<'a>],
+    choices: &[UnallocatedUnits<'a>],
     named: &NamedUnits<'a>,
     left: &impl Fn(&CounterKey) -> Exact,
     is_others: &impl Fn(&str) -> bool,
@@ -88,14 +88,14 @@ pub(crate) fn limits_of_choices<'a>(
         let beside: NamedUnits = beside.into_iter().map(|at| named[at]).collect();
         // The units of one pool alone are as many as fit.
         if members.len() + beside.len() > 1 {
-            limits.extend(Scope { sets, members, named: beside }.limits(left, is_others));
+            limits.extend(CounterSetGroup { sets, members, named: beside }.limits(left, is_others));
         }
     }
     limits
 }
 
 /// The counter sets of pools of a node that overlap, directly or by way of others.
-fn joined<'s>(choices: &'s [Choice]) -> Vec<BTreeSet<&'s SetKey>> {
+fn joined<'s>(choices: &'s [UnallocatedUnits]) -> Vec<BTreeSet<&'s SetKey>> {
     let mut joined: Vec<BTreeSet<&SetKey>> = Vec::new();
     for choice in choices {
         let mut sets: BTreeSet<&SetKey> = choice.sets.iter().collect();
@@ -109,13 +109,13 @@ fn joined<'s>(choices: &'s [Choice]) -> Vec<BTreeSet<&'s SetKey>> {
 }
 
 /// Counter sets, and the units whose devices use them.
-struct Scope<'s, 'a> {
+struct CounterSetGroup<'s, 'a> {
     sets: &'s BTreeSet<&'s SetKey>,
-    members: Vec<&'s Choice<'a>>,
+    members: Vec<&'s UnallocatedUnits<'a>>,
     named: NamedUnits<'a>,
 }
 
-impl<'a> Scope<'_, 'a> {
+impl<'a> CounterSetGroup<'_, 'a> {
     /// One limit for each name of a counter, without repetitions: counters of one name in several sets are added.
     fn limits(
         &self,

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::Index;
 use crate::constraints::admission::claim_quotas::ClaimQuota;
-use crate::constraints::admission::quotas::{Counted, counted};
+use crate::constraints::admission::quotas::{QuotaTarget, counted};
 use crate::constraints::admission::resource_limits::is_unscoped;
 use crate::constraints::volumes::volume_claims::{class_of, ephemeral};
 use crate::demand::actors::ApplicationActors;
@@ -54,7 +54,7 @@ fn left_of_quota(
     let is_left = |name: &str| match ClaimQuota::of(index, name) {
         Some(of_claims) => of_claims.is_left(index, own),
         None => {
-            matches!(counted(name), Counted::ByAdmission)
+            matches!(counted(name), QuotaTarget::ByAdmission)
                 || name == INSTANCES
                 || counts_volumes(index, own.0, name)
         }

@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 
 use placement::file::{Constraint, Join};
 
-use crate::constraints::pods::joining::Joining;
+use crate::constraints::pods::peer_affinity::PeerAffinity;
 use crate::constraints::pods::pod_templates::{PodRules, TopologyDomains};
 
 /// Constraints on sets of groups that select each other. The first pod needs a running peer in its domain, or one outside the set.
 /// If one of the groups selects itself, and no domain has such a peer, all share one domain instead.
-pub(crate) fn mutual_affinity(of: &PodRules, all: &[Joining]) -> Vec<Constraint> {
+pub(crate) fn mutual_affinity(of: &PodRules, all: &[PeerAffinity]) -> Vec<Constraint> {
     cycles(all).iter().flat_map(|cycle| of_first(of, cycle)).collect()
 }
 
 /// Largest sets that need each other, directly or through others, and in larger ones each pair. If a set has at most three members,
 /// with the same topology keys, kube-scheduler can bind each plan that satisfies their constraints.
-fn cycles<'a, 'b>(all: &'b [Joining<'a>]) -> Vec<Vec<&'b Joining<'a>>> {
+fn cycles<'a, 'b>(all: &'b [PeerAffinity<'a>]) -> Vec<Vec<&'b PeerAffinity<'a>>> {
     let selects =
         |from: usize, to: usize| from != to && !all[from].peers.is_disjoint(&all[to].implementations);
     let selected: Vec<Vec<usize>> =
@@ -55,10 +55,10 @@ fn reached_from(selected: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
 }
 
 /// The constraints of one cycle, by each topology key that all of it have. Without such a key, domains that share nodes are one.
-fn of_first(of: &PodRules, cycle: &[&Joining]) -> Vec<Constraint> {
+fn of_first(of: &PodRules, cycle: &[&PeerAffinity]) -> Vec<Constraint> {
     let keys: BTreeSet<&String> = cycle.iter().flat_map(|it| it.keys.keys()).collect();
     let is_first = cycle.iter().any(|it| it.join == Join::First);
-    let whole = Joining {
+    let whole = PeerAffinity {
         implementations: cycle.iter().flat_map(|it| it.implementations.iter().copied()).collect(),
         peers: cycle.iter().flat_map(|it| it.peers.iter().copied()).collect(),
         not_yet: cycle.iter().flat_map(|it| it.not_yet.iter().copied()).collect(),

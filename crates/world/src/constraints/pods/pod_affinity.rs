@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use placement::file::{Constraint, Scope};
 
 use crate::constraints::nodes::selectors::labels_match;
-use crate::constraints::pods::joining::Joining;
 use crate::constraints::pods::mutual_affinity::mutual_affinity;
+use crate::constraints::pods::peer_affinity::PeerAffinity;
 use crate::constraints::pods::pod_templates::{
     ExistingPod, Implementations, Labels, PodRules, PodTemplate, PodTerm, Stage, TopologyDomains,
 };
@@ -19,7 +19,7 @@ use crate::units::ZONE;
 pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     let mut rules = Vec::new();
     let mut apart: Vec<(PodTerm, Implementations)> = Vec::new();
-    let mut near: Vec<Joining> = Vec::new();
+    let mut near: Vec<PeerAffinity> = Vec::new();
     let of_existing = terms_of_existing(of);
     for template in of.templates {
         for term in anti_affinity(&template.spec, of.namespace, &template.labels) {
@@ -35,7 +35,7 @@ pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
             for term in &terms {
                 rules.extend(without_label(of, template, term));
             }
-            let joining = Joining::of(of, template, &terms);
+            let joining = PeerAffinity::of(of, template, &terms);
             match near.iter_mut().find(|known| known.joins_like(&joining)) {
                 Some(known) => known.implementations.extend(joining.implementations),
                 None => near.push(joining),

@@ -17,7 +17,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::index::names::{Name, namespace_of};
 
 /// A claim of a pod, and the volumes that it can get.
-struct Choice<'a> {
+struct CandidateVolumes<'a> {
     claim: UnboundClaim<'a>,
     class: &'a StorageClass,
     volumes: Vec<&'a PersistentVolume>,
@@ -42,23 +42,23 @@ pub(crate) fn volume_choices(of: &PodRules) -> Vec<Constraint> {
 }
 
 /// The claims of a template's pods without a volume, by increasing size.
-fn choices<'a>(of: &PodRules<'a>, template: &'a PodTemplate<'a>) -> Vec<Choice<'a>> {
+fn choices<'a>(of: &PodRules<'a>, template: &'a PodTemplate<'a>) -> Vec<CandidateVolumes<'a>> {
     let index = of.index;
     let choice = |claim: UnboundClaim<'a>| {
         let class = claim.waiting_class(index).filter(|_| claim.selected_node.is_none())?;
         let reserved = claim.reserved(index);
         let free = || claim.matching(index, class, &BTreeSet::new());
         let volumes = if reserved.is_empty() { free() } else { reserved };
-        Some(Choice { claim, class, volumes })
+        Some(CandidateVolumes { claim, class, volumes })
     };
     let claims = UnboundClaim::of_pod(index, of.namespace, None, &template.spec).into_iter();
-    let mut choices: Vec<Choice> = claims.filter_map(choice).collect();
+    let mut choices: Vec<CandidateVolumes> = claims.filter_map(choice).collect();
     choices.sort_by_key(|choice| choice.claim.size());
     choices
 }
 
 /// Whether a claim gets no volume on a node because others of the pod have taken them, though there are enough.
-fn is_starved(choices: &[Choice], node: &Node) -> bool {
+fn is_starved(choices: &[CandidateVolumes], node: &Node) -> bool {
     let mut taken: BTreeSet<Option<&String>> = BTreeSet::new();
     let mut is_short = false;
     let mut all: BTreeSet<Option<&String>> = BTreeSet::new();

@@ -64,7 +64,7 @@ struct Class {
 }
 
 /// Some classes, and by room how many of their actors fit at most.
-struct Counted {
+struct ClassLimits {
     members: BTreeSet<usize>,
     limits: Vec<u64>,
 }
@@ -133,20 +133,20 @@ fn classes(templates: &[PodTemplate], needs: &[Need]) -> Vec<Class> {
 }
 
 /// Sets of classes whose actors each use at least so many claims alone.
-fn counted(classes: &[Class], rooms: &[Room]) -> Vec<Counted> {
+fn counted(classes: &[Class], rooms: &[Room]) -> Vec<ClassLimits> {
     let weights: BTreeSet<u64> = classes.iter().map(|class| class.own).filter(|own| *own > 0).collect();
     let heavier = weights.into_iter().map(|weight| {
         classes.iter().enumerate().filter(|(_, it)| it.own >= weight).map(|(at, _)| at).collect()
     });
     let single = classes.iter().enumerate().filter(|(_, it)| it.own > 0).map(|(at, _)| BTreeSet::from([at]));
-    let mut found: Vec<Counted> = Vec::new();
+    let mut found: Vec<ClassLimits> = Vec::new();
     for members in heavier.chain(single) {
         let limits: Vec<u64> = rooms.iter().map(|room| limit(room, &members, classes)).collect();
-        let implies = |other: &Counted| {
+        let implies = |other: &ClassLimits| {
             other.members.is_superset(&members) && other.limits.iter().zip(&limits).all(|(a, b)| a <= b)
         };
         if !found.iter().any(implies) {
-            found.push(Counted { members, limits });
+            found.push(ClassLimits { members, limits });
         }
     }
     found
@@ -167,7 +167,7 @@ fn limit(room: &Room, members: &BTreeSet<usize>, classes: &[Class]) -> u64 {
 }
 
 /// Limits the number of actors where it could be exceeded. Rooms without any are for `never`.
-fn at_most(counted: &Counted, classes: &[Class], rooms: &[Room], reason: &str) -> Option<Constraint> {
+fn at_most(counted: &ClassLimits, classes: &[Class], rooms: &[Room], reason: &str) -> Option<Constraint> {
     let actors: BTreeSet<&String> = counted.members.iter().flat_map(|at| &classes[*at].actors).collect();
     let all = u64::try_from(actors.len()).unwrap_or(u64::MAX);
     let binding = || rooms.iter().zip(&counted.limits).filter(|(_, limit)| (1..all).contains(*limit));
@@ -179,7 +179,7 @@ fn at_most(counted: &Counted, classes: &[Class], rooms: &[Room], reason: &str) -
 }
 
 /// Keeps actors of two classes apart where one of each does not fit.
-fn pairs(classes: &[Class], counted: &[Counted], rooms: &[Room], reason: &str) -> Vec<Constraint> {
+fn pairs(classes: &[Class], counted: &[ClassLimits], rooms: &[Room], reason: &str) -> Vec<Constraint> {
     let mut rules = Vec::new();
     // in the others any two fit
     let most = classes.iter().map(|class| class.need.claims()).max().unwrap_or(0).saturating_mul(2);
@@ -193,7 +193,7 @@ fn pairs(classes: &[Class], counted: &[Counted], rooms: &[Room], reason: &str) -
     }
     for (i, a) in classes.iter().enumerate() {
         for (j, b) in classes.iter().enumerate().skip(i + 1) {
-            let is_pair = |it: &&Counted| it.members.contains(&i) && it.members.contains(&j);
+            let is_pair = |it: &&ClassLimits| it.members.contains(&i) && it.members.contains(&j);
             let has_conflict = |(at, room): &&(usize, &Room)| {
                 !room.has_for(&[&a.need, &b.need])
                     && room.has_for(&[&a.need])

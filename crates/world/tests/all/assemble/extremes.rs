@@ -62,6 +62,79 @@ const OTHERS: &str = r#"
   ports: [{containerPort: 80, hostPort: 81}]}]}, status: {phase: Running, startTime: "1970-01-01T00:00:00Z"}}
 "#;
 
+/// What pods refer to, devices of slices and claims, and quotas; none limits the application that is to be planned.
+const REFERRED: &str = r#"
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu.example.com}, spec: {extendedResourceName: example.com/gpu,
+ selectors: [{cel: {expression: "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].index >= 0"}}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: n2-gpus}, spec: {driver: gpu.example.com, nodeName: n2,
+ pool: {name: n2, generation: 1, resourceSliceCount: 2}, devices: [
+  {name: d0, attributes: {uuid: {string: GPU-2}, index: {int: 0}, version: {version: 1.0.0}, ready: {bool: true},
+    resource.kubernetes.io/pciBusID: {string: "0000:07:00.0"}}, capacity: {memory: {value: 40Gi}},
+   consumesCounters: [{counterSet: s, counters: {memory: {value: 10Gi}}}]},
+  {name: d1, attributes: {uuid: {string: GPU-3}, index: {int: 1}}, capacity: {memory: {value: 40Gi, requestPolicy: {default: 1Gi,
+    validRange: {min: 1Gi, max: 40Gi, step: 1Gi}}}}, allowMultipleAllocations: true,
+   taints: [{key: k, value: v, effect: NoSchedule, timeAdded: "1970-01-01T00:00:00Z"}]}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: n2-counters}, spec: {driver: gpu.example.com, nodeName: n2,
+ pool: {name: n2, generation: 1, resourceSliceCount: 2}, sharedCounters: [{name: s, counters: {memory: {value: 40Gi}}}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: claimed}, spec: {kind: claimed,
+ resource: {dra: {deviceClassName: gpu.example.com, selectors: ["device.attributes['gpu.example.com'].index < 9"]}}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: foreign, namespace: ns, uid: f}, spec: {devices: {requests: [
+  {name: r, exactly: {deviceClassName: gpu.example.com, count: 1, capacity: {requests: {memory: 1Gi}}}}]}},
+ status: {reservedFor: [{resource: pods, name: more, uid: q}], allocation: {devices: {results: [
+  {request: r, driver: gpu.example.com, pool: n2, device: d0, consumedCapacity: {memory: 1Gi}}]}}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: two, namespace: ns}, spec: {spec: {devices: {requests: [
+  {name: r, exactly: {deviceClassName: gpu.example.com, count: 2}}]}}}}
+---
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {scopes: [PriorityClass], hard: {requests.cpu: "900", count/pods: "900",
+ requests.memory: 900Gi, gpu.example.com.deviceclass.resource.k8s.io/devices: "9"},
+ scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}}}
+---
+{apiVersion: v1, kind: LimitRange, metadata: {name: l, namespace: other}, spec: {limits: [{type: Container, default: {cpu: 1m, memory: 1Mi},
+ defaultRequest: {cpu: 1m, memory: 1Mi}, max: {cpu: "100"}, min: {cpu: 1m}, maxLimitRequestRatio: {cpu: "10"}}]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: ns, labels: {cairn.dev/max-priority: "7"}, annotations: {a: b}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000, preemptionPolicy: Never}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: kata}, handler: kata, overhead: {podFixed: {cpu: 10m, memory: 1Mi}},
+ scheduling: {nodeSelector: {disk: ssd}, tolerations: [{key: k, operator: Exists, tolerationSeconds: 60}]}}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: csi.example.com, volumeBindingMode: WaitForFirstConsumer,
+ allowedTopologies: [{matchLabelExpressions: [{key: disk, values: [ssd]}]}]}
+---
+{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: csi.example.com}, spec: {storageCapacity: true, attachRequired: true}}
+---
+{apiVersion: storage.k8s.io/v1, kind: CSINode, metadata: {name: n2}, spec: {drivers: [{name: csi.example.com, nodeID: n2, topologyKeys: [disk],
+ allocatable: {count: 3}}]}}
+---
+{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {name: c, namespace: kube-system}, storageClassName: fast,
+ nodeTopology: {matchLabels: {disk: ssd}}, capacity: 100Gi, maximumVolumeSize: 50Gi}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {capacity: {storage: 10Gi}, accessModes: [ReadWriteOnce], storageClassName: fast,
+ csi: {driver: csi.example.com, volumeHandle: h}, claimRef: {namespace: ns, name: data, uid: d},
+ nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}]}}}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: ns, uid: d}, spec: {storageClassName: fast, volumeName: v,
+ accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: later, namespace: ns, uid: l}, spec: {storageClassName: fast,
+ accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: other, namespace: ns, uid: o, generation: 1}, spec: {actors: [
+ {name: cam, replicas: 2, arrivals: 1/s, implementations: [
+  {kind: claimed, serviceTime: 1ms, template: {spec: {priorityClassName: high, runtimeClassName: kata, containers: [{name: c}], volumes: [
+   {name: v, persistentVolumeClaim: {claimName: data}}, {name: w, persistentVolumeClaim: {claimName: later}},
+   {name: e, ephemeral: {volumeClaimTemplate: {spec: {storageClassName: fast, accessModes: [ReadWriteOnce],
+     resources: {requests: {storage: 1Gi}}}}}}]}}},
+  {kind: cpu, serviceTime: 1ms, template: {spec: {resourceClaims: [{name: r, resourceClaimTemplateName: two}, {name: f, resourceClaimName: foreign}],
+   containers: [{name: c, resources: {claims: [{name: r}], requests: {example.com/gpu: "1"}}}]}}}]}]}}
+"#;
+
 /// The paths of all leaves.
 fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
@@ -79,7 +152,21 @@ fn leaves(value: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn objects_with_extreme_values_affect_no_other_application() {
-    let text = format!("{BASE}\n---\n{OTHERS}");
+    let ruled =
+        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
+    check_extremes(OTHERS, &[Policy::builtin("p"), ruled]);
+}
+
+#[test]
+fn what_pods_refer_to_and_devices_with_extreme_values_affect_no_other_application() {
+    // The node of the other document.
+    let node = OTHERS.split("\n---").next().unwrap();
+    check_extremes(&format!("{node}\n---\n{REFERRED}"), &[Policy::builtin("p")]);
+}
+
+/// Sets each field of these objects to each extreme value in turn, beside an application that can be planned without them.
+fn check_extremes(objects: &str, policies: &[Policy]) {
+    let text = format!("{BASE}\n---\n{objects}");
     let documents = serde_yaml::Deserializer::from_str(&text).map(|it| Value::deserialize(it).unwrap());
     let documents: Vec<Value> = documents.collect();
     let values = [
@@ -98,8 +185,6 @@ fn objects_with_extreme_values_affect_no_other_application() {
         json!("9999-12-30T22:00:00Z"),
         json!("x".repeat(10_000)),
     ];
-    let ruled =
-        Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
     let (mut failed, mut read) = (Vec::new(), 0);
     for (at, document) in documents.iter().enumerate() {
         if document["kind"] == "ActorApplication" && document["metadata"]["name"] == "app" {
@@ -121,7 +206,7 @@ fn objects_with_extreme_values_affect_no_other_application() {
             read += usize::from(is_read.as_ref().is_ok_and(Vec::is_empty));
             let plans = || {
                 let index = Index::of(&objects);
-                for policy in [&Policy::builtin("p"), &ruled] {
+                for policy in policies {
                     let world = |name: &str| assemble(&index, &key(name), policy, Timestamp::UNIX_EPOCH);
                     let _ = world("other").map(|world| (world.demand(), world.digest()));
                     if let Some(other) = index.application(&key("other")) {

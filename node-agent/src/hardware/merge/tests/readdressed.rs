@@ -12,7 +12,11 @@ fn gpu(address: &str, uuid: &str, driver: &str) -> Device {
 }
 
 /// The ids and states after a probe: `on_bus` are found without a vendor's library, `driven` by NVIDIA's driver.
-fn probe(memory: &mut Memory, on_bus: Vec<Device>, driven: Option<Vec<Device>>) -> Vec<(String, Health)> {
+fn probe(
+    memory: &mut DeviceHistory,
+    on_bus: Vec<Device>,
+    driven: Option<Vec<Device>>,
+) -> Vec<(String, Health)> {
     let mut spec = NodeTopologySpec { devices: on_bus, links: Vec::new() };
     let addresses = spec.devices.iter().filter_map(|it| it.pci_bus_id.clone()).collect();
     memory.update_bus(&spec, Some(&addresses));
@@ -32,7 +36,7 @@ fn a_board_with_another_address_is_neither_lost_nor_listed_twice() {
         devices: vec![nvidia("0000:3b:00.0"), nvidia_other("0000:5e:00.0"), amd("0000:83:00.0")],
         links: Vec::new(),
     };
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     memory.recall(&published);
     // A card was added: all buses behind it have another number, and one GPU has the former address of another one.
     let on_bus = || {

@@ -53,11 +53,11 @@ fn a_withheld_gpu_does_not_hide_the_loss_of_another_one() {
         // it is removed while it is withheld
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown"), ("a", 1, "a", "a ok, b lost")],
     ] {
-        let mut memory = Memory::default();
+        let mut memory = DeviceHistory::default();
         let located = NodeTopologySpec { devices: gpus("abc"), links: Vec::new() };
         for (listed, withheld, on_bus, then) in probes {
             memory.update_bus(&located, Some(&on_bus.chars().map(address).collect()));
-            let result = Found { withheld, ..found(gpus(listed)) };
+            let result = NvmlDevices { withheld, ..found(gpus(listed)) };
             let mut devices = memory.driven(&NodeTopologySpec::default(), Some(result), false);
             devices.sort_by(|one, other| one.id.cmp(&other.id));
             let healths: Vec<_> = devices
@@ -73,8 +73,8 @@ fn a_withheld_gpu_does_not_hide_the_loss_of_another_one() {
 fn a_published_gpu_may_be_the_withheld_one() {
     let gpu = Device { driver: Some("nvidia 1".into()), ..board("gpu-0000:3b:00.0", "GPU", "0000:3b:00.0") };
     let spec = NodeTopologySpec::default();
-    let mut memory = Memory::default();
-    let one_withheld = || Some(Found { withheld: 1, ..Found::default() });
+    let mut memory = DeviceHistory::default();
+    let one_withheld = || Some(NvmlDevices { withheld: 1, ..NvmlDevices::default() });
     assert_eq!(memory.driven(&spec, one_withheld(), false), [], "not known yet");
     memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
     let healths = memory.driven(&spec, one_withheld(), false).iter().map(|it| it.health).collect::<Vec<_>>();
@@ -83,7 +83,7 @@ fn a_published_gpu_may_be_the_withheld_one() {
 
 #[test]
 fn a_card_whose_id_changes_is_not_lost_under_the_previous_one() {
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     let mut probe = |devices: &[(&str, &str, &str)]| {
         let devices = devices.iter().map(|(id, type_, address)| board(id, type_, address)).collect();
         let mut spec = NodeTopologySpec { devices, links: Vec::new() };
@@ -114,7 +114,7 @@ fn links_of_withheld_gpus_are_kept() {
         destination: ends[1..].to_owned(),
         ..Link::default()
     };
-    let mut memory = Memory::default();
+    let mut memory = DeviceHistory::default();
     // each probe: listed GPUs, number of withheld ones, reported links, and published links
     for (listed, withheld, reported, then) in [
         ("ab", 1, "ab", "ab"),
@@ -130,7 +130,7 @@ fn links_of_withheld_gpus_are_kept() {
     ] {
         let devices = listed.chars().map(|id| board(&id.to_string(), "GPU", "")).collect();
         let links = reported.split_whitespace().map(link).collect();
-        let links = memory.links(Some(&Found { links, withheld, ..found(devices) }));
+        let links = memory.links(Some(&NvmlDevices { links, withheld, ..found(devices) }));
         let mut ends: Vec<_> = links.iter().map(|it| format!("{}{}", it.source, it.destination)).collect();
         ends.sort();
         assert_eq!(ends.join(" "), then, "{listed} {withheld} {reported}");

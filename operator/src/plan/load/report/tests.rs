@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn values_are_shown_after_four_equal_windows() {
-    let mut held = Held::default();
+    let mut held = Debounced::default();
     let mut shown = |values: &[u32]| {
         for value in values {
             held.observe(*value);
@@ -82,17 +82,18 @@ fn a_verdict_is_forgotten_when_it_no_longer_holds() {
     };
     let proposed = LoadVerdict::WouldMove { rule: GateRule::Steady, gain_percent: 31, moves: vec![moved] };
     let decided = proposed.clone().decided();
-    let held_up = LoadVerdict::HeldUp;
+    let deferred = LoadVerdict::Deferred;
     let no_gain = LoadVerdict::NoGain { stays_put: BTreeSet::new() };
-    let (moving, judging, waiting) = (Some(HeldUp::Moving), Some(HeldUp::Judging), Some(HeldUp::Waiting));
+    let (moving, judging, waiting) =
+        (Some(DeferralReason::Moving), Some(DeferralReason::Judging), Some(DeferralReason::Waiting));
     // What holds moves up now, whether the places are those of the verdict, and the units that are offered.
     for (verdict, now, expected) in [
         (&decided, (moving, true, "n2/cpus-0"), decided.clone()),
-        (&decided, (judging, true, "n2/cpus-0"), held_up(HeldUp::Judging)),
-        (&decided, (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
+        (&decided, (judging, true, "n2/cpus-0"), deferred(DeferralReason::Judging)),
+        (&decided, (waiting, true, "n2/cpus-0"), deferred(DeferralReason::Waiting)),
         (&decided, (None, false, "n2/cpus-0"), LoadVerdict::None),
-        (&held_up(HeldUp::Judging), (waiting, true, "n2/cpus-0"), held_up(HeldUp::Waiting)),
-        (&held_up(HeldUp::Waiting), (None, true, "n2/cpus-0"), LoadVerdict::None),
+        (&deferred(DeferralReason::Judging), (waiting, true, "n2/cpus-0"), deferred(DeferralReason::Waiting)),
+        (&deferred(DeferralReason::Waiting), (None, true, "n2/cpus-0"), LoadVerdict::None),
         (&proposed, (None, true, "n2/cpus-0"), proposed.clone()),
         // In DryRun moves of other plans hold nothing up.
         (&proposed, (moving, true, "n2/cpus-0"), proposed.clone()),
@@ -102,8 +103,8 @@ fn a_verdict_is_forgotten_when_it_no_longer_holds() {
     ] {
         let mut report = LoadReport::default();
         report.set_verdict((verdict.clone(), 7), Duration::from_mins(1));
-        let (held_up, is_same, offered) = now;
-        report.forget_outdated(held_up, if is_same { 7 } else { 8 }, |unit| unit == offered);
+        let (deferred, is_same, offered) = now;
+        report.forget_outdated(deferred, if is_same { 7 } else { 8 }, |unit| unit == offered);
         assert_eq!(report.verdict, expected, "{verdict:?} {now:?}");
     }
 }

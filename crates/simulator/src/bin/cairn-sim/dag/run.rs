@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use simulator::dag::{Applications, Measures, Record, Setting, arrivals, gantt};
+use simulator::dag::{Applications, Measures, Record, RuntimeSetting, arrivals, gantt};
 use taskgraph::online::{SCHEDULERS, scheduler};
 
 use super::{Output, read};
@@ -69,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let graphs = files.iter().map(|file| read::graph(file)).collect::<Result<Vec<_>, _>>()?;
     let applications = Applications::new(&graphs.iter().collect::<Vec<_>>(), &platform, &workload.actual)
         .map_err(|(number, error)| format!("{}: {error}", files[number].display()))?;
-    let setting = Setting {
+    let setting = RuntimeSetting {
         cache: arguments.cache,
         queueing: arguments.queueing == Switch::On,
         jitter_percent: workload.jitter_percent,

@@ -9,7 +9,7 @@ use crate::constraints::pods::pod_templates::{
 };
 
 /// Implementations that need the same peers in their domains. A pod is a peer if all terms select it.
-pub(crate) struct Joining<'a> {
+pub(crate) struct PeerAffinity<'a> {
     pub implementations: Implementations<'a>,
     /// The implementations that the terms select.
     pub peers: Implementations<'a>,
@@ -23,7 +23,7 @@ pub(crate) struct Joining<'a> {
     pub join: Join,
 }
 
-impl<'a> Joining<'a> {
+impl<'a> PeerAffinity<'a> {
     /// Of one template with these terms.
     pub fn of(of: &PodRules<'a>, template: &'a PodTemplate, terms: &[PodTerm]) -> Self {
         let implementations: Implementations = template.implementations().collect();

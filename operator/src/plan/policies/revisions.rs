@@ -27,7 +27,7 @@ pub async fn run(ctx: Arc<Context>, namespace: String) {
             () = ctx.policies.changed.notified() => {}
             () = tokio::time::sleep(RETRY) => {}
         }
-        for revision in ctx.policies.unkept(&namespace) {
+        for revision in ctx.policies.missing_revisions(&namespace) {
             let problem = match ctx.writer.create(&revision).await {
                 Ok(Ok(Created::New)) => continue,
                 // At first the watch may just not have delivered it.

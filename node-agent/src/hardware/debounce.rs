@@ -16,7 +16,7 @@ const UNKNOWN_AFTER: u32 = 5;
 
 /// The published health of each device.
 #[derive(Debug, Default)]
-pub struct Steady(BTreeMap<String, DeviceHealth>);
+pub struct HealthDebouncer(BTreeMap<String, DeviceHealth>);
 
 #[derive(Debug)]
 struct DeviceHealth {
@@ -28,7 +28,7 @@ struct DeviceHealth {
     unanswered: u32,
 }
 
-impl Steady {
+impl HealthDebouncer {
     /// Processes one probe, and sets the published health of each device. A new device has the observed health.
     pub fn hold(&mut self, devices: &mut [Device]) {
         let present: BTreeSet<&str> = devices.iter().map(|device| device.id.as_str()).collect();
@@ -87,7 +87,7 @@ mod tests {
     fn published(observations: &str) -> String {
         let states =
             [('o', Health::Ok), ('d', Health::Degraded), ('l', Health::Lost), ('?', Health::Unknown)];
-        let mut steady = Steady::default();
+        let mut steady = HealthDebouncer::default();
         let mut look = |observed: char| {
             let health = states.iter().find(|(letter, _)| *letter == observed).map(|(_, health)| *health);
             let device = health.map(|health| Device { id: "gpu-0".into(), health, ..Device::default() });

@@ -7,7 +7,7 @@ use crate::metrics::CollectorState;
 
 /// Why NVML is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum Trouble {
+pub enum NvmlFailure {
     /// The library is missing.
     NoLibrary(String),
     /// The library exists, but the driver is not loaded.
@@ -22,7 +22,7 @@ pub enum Trouble {
     Failed(String),
 }
 
-impl Trouble {
+impl NvmlFailure {
     /// The collector's state, with reason and remedy.
     pub fn collector_state(&self, has_gpu: bool) -> (CollectorState, String) {
         match self {
@@ -59,7 +59,7 @@ impl Trouble {
     }
 }
 
-impl Trouble {
+impl NvmlFailure {
     /// Whether nothing is known of the health of GPUs. A replaced driver is loaded by the next process of the agent.
     pub fn hides_health(&self) -> bool {
         match self {
@@ -69,7 +69,7 @@ impl Trouble {
     }
 }
 
-impl From<NvmlError> for Trouble {
+impl From<NvmlError> for NvmlFailure {
     fn from(error: NvmlError) -> Self {
         match error {
             NvmlError::LibloadingError(error) => Self::NoLibrary(error.to_string()),

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     Cluster, SimulatedNode,
-    bench::{HERE, Size, setting, watched},
+    bench::{BenchSize, HERE, setting, watched},
     scale::{AT_ONCE, apply},
     wait,
 };
@@ -50,7 +50,7 @@ pub async fn run(runs: usize, commit: &str, results: &Path) -> Result<()> {
         serde_json::from_str(&fs::read_to_string(&file).unwrap_or_default()).unwrap_or_default();
     all.retain(|run| run.commit == commit);
     if all.len() < runs {
-        let size = Size::FULL;
+        let size = BenchSize::FULL;
         let cluster = Cluster::start()?;
         let topologies = cluster.plane().state.join("run/topologies");
         fs::create_dir(&topologies)?;
@@ -69,12 +69,12 @@ pub async fn run(runs: usize, commit: &str, results: &Path) -> Result<()> {
             fs::write(results.join("beside.md"), page(&all, size, commit))?;
         }
     }
-    print!("{}", page(&all, Size::FULL, commit));
+    print!("{}", page(&all, BenchSize::FULL, commit));
     Ok(())
 }
 
 /// Seconds until all actors of applications are bound; they are deleted afterwards.
-async fn by_decision(client: &Client, size: Size) -> Result<f64> {
+async fn by_decision(client: &Client, size: BenchSize) -> Result<f64> {
     let seconds =
         bound(client, size.applications * size.actors, apply(client, size.applications, size.actors)).await?;
     let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
@@ -138,7 +138,7 @@ async fn gone(client: &Client) -> Result<()> {
     gone.await.map_err(|seen| anyhow!("not everything is deleted: {seen}"))
 }
 
-fn page(all: &[Run], size: Size, commit: &str) -> String {
+fn page(all: &[Run], size: BenchSize, commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut text = format!(
         "# Plan to pods: Cairn against kube-scheduler alone\n\n{} applications of {} actors under `asp`, then as many pods with the same \

@@ -1,4 +1,4 @@
-//! The way back of moves that fail while their application is paused, when no plan is committed.
+//! Reverts moves that fail while their application is paused, when no plan is committed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::runtime::context::Context;
 ///
 /// # Errors
 /// When the write fails, or the lease is lost; it is retried.
-pub async fn go_back(
+pub async fn revert_failed_moves(
     key: &ApplicationKey,
     decision: &mut Placement,
     (observed, units): (&ObservedState, &BTreeMap<String, Unit>),
