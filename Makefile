@@ -124,6 +124,7 @@ SURPLUS := CAIRN_SURPLUS_ROUNDS=6
 LARGE := CAIRN_LARGE_ACTORS=60 CAIRN_LARGE_NODES=8
 STILL := CAIRN_STILL_APPLICATIONS=2 CAIRN_STILL_WINDOWS=8
 KILLED := CAIRN_MOVE_KILLS=2
+JUDGE_KILLED := CAIRN_OUTCOME_KILLS=1
 NODE_KILLED := CAIRN_NODE_KILLS=1
 BAD_COUNTERS := CAIRN_BAD_WINDOWS=2 CAIRN_FOREIGN_SERIES=1000
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
@@ -165,6 +166,7 @@ SURPLUS := CAIRN_SURPLUS_ROUNDS=1500
 LARGE := CAIRN_LARGE_ACTORS=1000 CAIRN_LARGE_NODES=200
 STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=360 CAIRN_STILL_SECONDS=10
 KILLED := CAIRN_MOVE_KILLS=200
+JUDGE_KILLED := CAIRN_OUTCOME_KILLS=7
 NODE_KILLED := CAIRN_NODE_KILLS=20
 BAD_COUNTERS := CAIRN_BAD_WINDOWS=20 CAIRN_FOREIGN_SERIES=1000000
 SEEDS := 1,2,3
@@ -251,6 +253,7 @@ $(DONE)/moves: | bench-programs
 	$(call say,operator: noise around a steady load; killed while actors move)
 	@$(STILL) cargo test --locked --workspace --test product noise_around -- --nocapture > $@.still.log 2>&1 || { tail -40 $@.still.log; exit 1; }
 	@$(KILLED) cargo test --locked --workspace --test product random_moments -- --nocapture > $@.kills.log 2>&1 || { tail -40 $@.kills.log; exit 1; }
+	@$(JUDGE_KILLED) cargo test --locked --workspace --test product judges_moves_once -- --nocapture > $@.judge-kills.log 2>&1 || { tail -40 $@.judge-kills.log; exit 1; }
 	@$(NODE_KILLED) cargo test --locked --workspace --test real_nodes kills_at_each_step -- --nocapture > $@.node-kills.log 2>&1 || { tail -40 $@.node-kills.log; exit 1; }
 	@{ printf '# Moves on a control plane\n\nApplications of ten actors on three nodes each, with `rebalance: "On"`; messages of each pair and work of each actor vary by ± 20 %% from\n'; \
 		printf 'window to window around what the manifest says. Required are no evictions, and no writes beside the Lease.\n\n'; \
@@ -260,12 +263,16 @@ $(DONE)/moves: | bench-programs
 		printf 'At most one actor of a group is stopped at any moment, and each moves exactly once for each change; anything else fails the run. Required are 60 s.\n\n'; \
 		printf '| kills | with moves open | moves | from the next leader to the last move Running: median | max |\n|---:|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.kills.log; \
+		printf '\nThe operator is killed before each of its first writes after moves for measured load have ended, and so while it judges them. Each decision has\n'; \
+		printf 'one outcome, `paid`; anything else fails the run.\n\n| kills | outcomes |\n|---:|---:|\n'; \
+		grep '^| ' $@.judge-kills.log; \
 		printf '\nOn two real nodes, the kubelet, containerd or pod of the source or of the destination is killed before the actor is stopped, while it is, while\n'; \
 		printf 'the next one starts, and when it runs. Actors record numbered requests: none arrived twice, no actor was in two pods, and all send at the end.\n\n'; \
 		printf '| kills | processes of three actors | requests |\n|---:|---:|---:|\n'; \
 		grep '^| ' $@.node-kills.log; \
 		printf '\nMade at %s by `make bench`, part `moves`:\n\n    %s cargo test --workspace --test product noise_around -- --nocapture\n' $(COMMIT) '$(STILL)'; \
 		printf '    %s cargo test --workspace --test product random_moments -- --nocapture\n' '$(KILLED)'; \
+		printf '    %s cargo test --workspace --test product judges_moves_once -- --nocapture\n' '$(JUDGE_KILLED)'; \
 		printf '    %s cargo test --workspace --test real_nodes kills_at_each_step -- --nocapture\n' '$(NODE_KILLED)'; } > $(RESULTS)/moves.md
 	$(done)
 

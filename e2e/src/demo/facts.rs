@@ -82,9 +82,9 @@ impl Facts {
         }
         why + &match stay {
             _ if all == 0 => String::new(),
-            0 => ", all messages travel".to_owned(),
-            stay if stay == all => ", all messages stay here".to_owned(),
-            stay => format!(", {} % of the messages stay here", 100 * stay / all),
+            0 => ", all messages to other units".to_owned(),
+            stay if stay == all => ", all messages within the unit".to_owned(),
+            stay => format!(", {} % of the messages within the unit", 100 * stay / all),
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let places = [at("x-0", "n/c-0"), at("y-0", "n/c-0"), at("z-0", "m/c-0")];
         assert_eq!(
             facts.why("x-0", "n/c-0", &places),
-            "25.2 s of work (2.2 s on gpu), 71 % of the messages stay here"
+            "25.2 s of work (2.2 s on gpu), 71 % of the messages within the unit"
         );
         assert_eq!(facts.loads(&places[..1]), [["n/c-0", "25.2 s of 108.0 s", "x-0"].map(str::to_owned)]);
     }

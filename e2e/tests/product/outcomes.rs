@@ -187,12 +187,14 @@ async fn moves_that_make_actors_slower_are_a_loss_and_the_next_ones_wait() {
 const KILLS: u64 = 2;
 
 /// The operator is killed before each of its writes while it judges moves, and so after each of them; the next one judges them once.
+/// Prints a table row for the results.
 #[tokio::test]
 async fn the_next_operator_judges_moves_once() {
     const NAME: &str = "judged";
     let (mut env, actors, prometheus) = hot_beside_hub(NAME).await;
     let user = format!("system:serviceaccount:{NAMESPACE}:{}", e2e::product::OPERATOR);
-    for written in 0..usize::try_from(size("CAIRN_OUTCOME_KILLS", KILLS).unwrap()).unwrap() {
+    let kills = usize::try_from(size("CAIRN_OUTCOME_KILLS", KILLS).unwrap()).unwrap();
+    for written in 0..kills {
         change_hot_pair(&env, &actors).await;
         let all = |step: MoveStep| {
             move |state: &AppState| {
@@ -223,6 +225,8 @@ async fn the_next_operator_judges_moves_once() {
         assert!(outcomes.iter().all(|it| it.verdict == OutcomeVerdict::Paid), "{outcomes:?}");
         env.wait_until("loaded", |state| has_reason(state, &["NoGain", "SmallGain", "UncertainGain"])).await;
     }
+    // A table row for the results.
+    println!("| {kills} | {} |", outcomes(&env, "loaded").await.len());
     env.read_no_counters().await;
     delete_policy(NAME).await;
 }
