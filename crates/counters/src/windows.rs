@@ -270,10 +270,8 @@ impl Windows {
             mean(&processed)
         };
         let processed: Vec<f64> = self.actors.values().filter_map(mean).collect();
-        let messages = match processed.is_empty() {
-            true => self.load(choice).total_messages(),
-            false => processed.iter().sum(),
-        };
+        let messages =
+            if processed.is_empty() { self.load(choice).total_messages() } else { processed.iter().sum() };
         messages / self.scale.window_seconds
     }
 
