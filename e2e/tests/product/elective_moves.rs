@@ -88,15 +88,25 @@ async fn moves_in_history(env: &TestEnv, name: &str) -> BTreeMap<String, usize> 
     moved
 }
 
-/// How often a pod of each actor of an application was evicted, by the audit log.
+/// How many pods of each actor of an application were evicted, by the audit log. A pod that is being deleted may be evicted again, until
+/// the watch delivers the deletion.
 async fn evictions(env: &TestEnv, name: &str) -> BTreeMap<String, usize> {
     let log = cluster().audit().await.unwrap();
-    let mut evicted = BTreeMap::new();
-    for event in log.events() {
+    let (mut evicted, mut stopping) = (BTreeMap::new(), BTreeSet::new());
+    for event in log.events().iter().filter(|event| event.namespace == env.namespace.name()) {
+        if (event.resource.as_str(), event.subresource.as_str(), event.verb.as_str())
+            == ("pods", "", "create")
+        {
+            // The request of a creation may have no name.
+            let created = event.request["metadata"]["name"].as_str().unwrap_or(&event.name);
+            if !event.is_trial() && (200..300).contains(&event.code) {
+                stopping.remove(created);
+            }
+        }
         let is_eviction = (event.resource.as_str(), event.subresource.as_str()) == ("pods", "eviction");
         let is_done = (200..300).contains(&event.code) && !event.is_trial();
         let actor = event.name.strip_prefix(&format!("{name}-"));
-        if is_eviction && is_done && event.namespace == env.namespace.name() {
+        if is_eviction && is_done && stopping.insert(event.name.clone()) {
             *evicted.entry(actor.unwrap_or(&event.name).to_owned()).or_default() += 1;
         }
     }

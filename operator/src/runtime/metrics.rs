@@ -184,6 +184,7 @@ mod tests {
         metrics.reconciles.with_label_values(&["ok"]).inc();
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
         metrics.writes.with_label_values(&["Placement", "patch"]).inc();
+        metrics.watch_errors.with_label_values(&["Pod"]);
         metrics.actors.with_label_values(&["wanted"]).set(3);
         let without = metrics.text(&[], &[]).unwrap();
         assert!(!without.contains("counters") && !without.contains("tick"), "without Prometheus");
